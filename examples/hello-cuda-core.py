@@ -51,7 +51,7 @@ def main():
     show("linked bytes", len(linked.code))
     for name, cubin in (("compiled", compiled), ("linked", linked)):
         if bytes(cubin.code[:4]) != b"\x7fELF":
-            fail(f"the {name} kernel is no machine code for a GPU")
+            fail(f"the {name} kernel is not machine code for a GPU")
 
     show("gpus", gpus)
     if not gpus:

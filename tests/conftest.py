@@ -99,7 +99,7 @@ _AT_START = pytest.StashKey[str | None]()
 
 
 def _changes() -> str | None:
-    """What `git status` says of the tracked files; None where this is no clone."""
+    """What `git status` says of the tracked files; None where this is not a clone."""
     command = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return None if done.returncode else done.stdout

@@ -271,7 +271,7 @@ def _refuse_maintainers(maintainers: Sequence[str]) -> None:
                 "write letters, digits and single hyphens, as in --maintainer some-name; a team is"
                 " org/team"
             )
-            raise BadValue(f"{maintainer!r} is no GitHub name", step)
+            raise BadValue(f"{maintainer!r} is not a GitHub name", step)
 
 
 def _export(
@@ -646,7 +646,7 @@ def _addresses(
     path = _PATH.search(source["path"])
     if not path:
         raise RecipeError(
-            f"{source['path']} is no artefact of a lock",
+            f"{source['path']} is not an artefact of a lock",
             "read it by `path: ../../.cache/artefacts/...`",
         )
     kind = _MADE.search(path["target"])

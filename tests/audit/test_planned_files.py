@@ -183,7 +183,7 @@ CHANGES = {
     # As of cccl-python, which said nothing of GPUs.
     "CodeIsForItsGpus": (
         *("cccl-python", "cuda-12.9 python-12", "linux-64", "libcccl.c.parallel.so"),
-        *({"gpus": ">=8.0"}, "has no code, or little, for GPUs that it allows: 7.5"),
+        *({"gpus": ">=8.0"}, "has little or no code for GPUs that it allows: 7.5"),
     ),
     "NeededIsFound": (
         *("cccl-python", "python-13", "win-64", "cuda/compute/_bindings.py"),

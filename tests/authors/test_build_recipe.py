@@ -313,7 +313,7 @@ def test_a_build_that_no_machine_can_install_is_an_error_also_beside_a_good_one(
         r"one==\S+ needs cuda-nvrtc >=13 and cuda-version 12\.6\.\*, which cannot be had"
         r" together\n"
     )
-    assert re.search(rf"error: one-1-\w+ can be installed on no machine: {conflict}", said)
+    assert re.search(rf"error: one-1-\w+ cannot be installed on any machine: {conflict}", said)
 
 
 def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
@@ -325,7 +325,7 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     folder = recipe(run=["two"])
     code, said = fails(folder, "--channel", str(ours))
     assert code == errors.Unsolvable.exit_code
-    assert re.search(r" can be installed on no machine: one==\S+ needs two", said)
+    assert re.search(r" cannot be installed on any machine: one==\S+ needs two", said)
     assert f"next: ctk build-recipe {folder} --channel {two} --channel {ours}\n" in said
     assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
     assert "next: run `ctk build libcublas`" in fails(recipe(run=["libcublas"]))[1]

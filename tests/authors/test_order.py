@@ -299,7 +299,7 @@ def test_a_value_of_a_variant_key_that_is_no_version_is_named_with_the_line_that
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "variants.yaml").write_text('cuda_version: ["12.6,<"]\n')
     with pytest.raises(
-        RecipeError, match=r"recipe\.yaml:8: 'cuda-version 12\.6,<' is no spec"
+        RecipeError, match=r"recipe\.yaml:8: 'cuda-version 12\.6,<' is not a spec"
     ) as error:
         ordered(tmp_path, channels, f"{ONE}{SCRIPT}requirements:\n  host:\n    - cuda-version\n")
     assert "cuda_version: ['12.6']" in error.value.step

@@ -275,7 +275,7 @@ def test_an_sbom_changes_with_its_inputs_and_with_nothing_else(origin: Provenanc
     "text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}']
 )
 def test_a_text_that_is_no_sbom_is_refused(text: bytes) -> None:
-    with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
+    with pytest.raises(AuditFailed, match="its SBOM cannot be read"):
         sbom.read(text)
 
 
@@ -368,7 +368,7 @@ def test_no_text_of_an_sbom_leads_out_of_a_rebuild(origin: Provenance, text: str
         written = sbom.write(INDEX, origin)
         for old, new in _texts(origin, form):
             written = written.replace(json.dumps(old).encode(), json.dumps(new).encode())
-        with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
+        with pytest.raises(AuditFailed, match="its SBOM cannot be read"):
             sbom.read(written)
 
 

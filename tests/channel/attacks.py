@@ -190,7 +190,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     ),
     # the package
     "a package cut short": (lambda www: cut(www / TWO), TWO, "file", ""),
-    "no package": (without(TWO), TWO, "file", "the index names it, and it is not there"),
+    "no package": (without(TWO), TWO, "file", "the index names it, but it is missing"),
     "another version": (
         drafted(index={"version": "1.1"}),
         TWO,
@@ -213,7 +213,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
         added(INFO, "info/../lib/evil.so"),
         TWO,
         "payload",
-        "info/../lib/evil.so: it is no file",
+        "info/../lib/evil.so: it is not a file",
     ),
     "metadata in the pkg half": (
         drafted(files={"info/link.json": b"{}"}),
@@ -231,7 +231,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
         added(PKG, "share/pipe", b"", type=tarfile.FIFOTYPE),
         TWO,
         "payload",
-        "share/pipe: it is no file",
+        "share/pipe: it is not a file",
     ),
     "a file more": (
         added(PKG, "etc/x"),
@@ -241,7 +241,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     ),
     # its SBOM
     "no SBOM": (with_sbom(b""), TWO, "sbom", "it has no SBOM"),
-    "an SBOM of nothing": (with_sbom(b"{}"), TWO, "sbom", "an SBOM of ours cannot be read"),
+    "an SBOM of nothing": (with_sbom(b"{}"), TWO, "sbom", "its SBOM cannot be read"),
     "an SBOM under another name": (
         with_sbom(b"{}", "other"),
         TWO,

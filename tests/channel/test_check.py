@@ -120,7 +120,7 @@ def test_files_that_nothing_names_are_named(www: Path) -> None:
         ("linux-64/shards", "the index does not name it"),
         ("noarch/.digit1-1.0-h0_0.conda.123.part", "a killed run left it; the next one removes it"),
         ("noarch/digit9-1.0-h0_0.conda", "the index does not name it"),
-        ("noarch/digit9-1.0-h0_1.conda.sigs", "the package that it attests is not there"),
+        ("noarch/digit9-1.0-h0_1.conda.sigs", "the package that it attests is missing"),
         ("notices.json", "is no part of a channel"),
     }
     edit(www, REPODATA, lambda index: index["packages.conda"].clear())

@@ -236,7 +236,7 @@ def test_the_command_says_what_was_damaged_and_is_written_again(
     # The question about licences is for packages that are new.
     assert len(Folder(www, www).known()) == 2
     said = run_ctk("publish", "--to", str(www)).stdout
-    assert "2 packages, 0 new" in said and f"damaged, and written again: {name}" in said
+    assert "2 packages, 0 new" in said and f"damaged and written again: {name}" in said
     cut(www / name)
     assert json.loads(run_ctk("publish", "--to", str(www), "--json").stdout)["repaired"] == [name]
 

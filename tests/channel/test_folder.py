@@ -117,7 +117,9 @@ def test_nothing_is_published_into_a_site(
     site.mkdir()
     (site / SITE).touch()
     refused = run_ctk("publish", str(two_states.channel), "--to", str(site)).exception
-    assert isinstance(refused, BadValue) and refused.cause == f"{site} is a site of ctk"
+    assert (
+        isinstance(refused, BadValue) and refused.cause == f"{site} is a site that `ctk site` wrote"
+    )
     assert [file.name for file in site.iterdir()] == [SITE]
 
 
@@ -410,7 +412,7 @@ def test_the_commands(
         for s in listed["states"]
     ]
     assert shown == [[1, None, 2, False, None, None], [2, 1, 1, True, 0, 1]]
-    assert re.search(r" 1  \+0 -1 +readers see it", run_ctk("rollback", www).stdout)
+    assert re.search(r" 1  \+0 -1 +to readers", run_ctk("rollback", www).stdout)
     assert "shows state 1" in run_ctk("rollback", www, "--to", "1").stdout
     assert indexed(tmp_path / "www") == {"digit1", "digit2"}
     (file := tmp_path / "file").touch()

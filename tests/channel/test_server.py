@@ -118,7 +118,7 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
         ),
         (404, "the server has no such channel"),
         (413, "the package is larger than the server takes"),
-        (422, "the server looked into the package and refuses it: `ctk check` does the same here"),
+        (422, "the server looked into the package and rejects it: `ctk check` does the same here"),
         (500, ""),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_refused_upload_has_the_step_that_can_help_with_its_status(
     ):
         publish(files, Server("prefix", server.url, "cuda"))
     assert error.value.step.startswith(step or "0 packages were sent before it; ")
-    assert ("run the command again to go on" in error.value.step) is (not step)
+    assert ("run the command again to continue" in error.value.step) is (not step)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -253,7 +253,7 @@ def test_a_server_is_not_sent_a_name_that_has_other_content_there(
         assert read_index(channel).names()["linux-64/hello-1.0-h0_0.conda"] in refused.cause
     assert "in recipes/hello/recipe.yaml" in refused.step
     assert done.exception is None
-    assert "1 were left out, their names being taken" in done.stdout
+    assert "1 were skipped, because their names are taken" in done.stdout
     assert server.files == ["digit1-1.0-h0_0.conda"]
 
 

@@ -26,7 +26,7 @@ from kit.world import World
 
 pytest_plugins = ["command_fixtures"]
 
-SPEC = "error: 'cuda-crt==' is no spec: "
+SPEC = "error: 'cuda-crt==' is not a spec: "
 CHANNEL = "error: there is no channel in /no/place"
 CASES: dict[str, tuple[type[CtkError], str]] = {
     "build --release 99.9": (UnknownName, "error: unknown release '99.9'"),
@@ -35,22 +35,28 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "check /no/place": (ChannelMissing, CHANNEL),
     "check {folder}": (UnknownName, "error: there are no packages in"),
     "check --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
-    "check --rebuild no-number": (BadValue, "error: 'no-number' is no number of packages"),
+    "check --rebuild no-number": (BadValue, "error: 'no-number' is not a number of packages"),
     "clean --no-option": (BadValue, "error: no such option: --no-option"),
     "doctor --driver 13.0": (BadValue, "error: --driver and --arch are for an environment"),
-    "doctor /no/place": (BadValue, "error: /no/place is no environment"),
+    "doctor /no/place": (BadValue, "error: /no/place is not an environment"),
     "env create cuda-crt== --prefix {folder}/env --base {base}": (BadValue, SPEC),
     "env create cuda-crt --prefix /proc/env --base {base}": (
         NoSpace,
         "error: cannot write /proc/env",
     ),
-    "env add /no/place cuda-crt --base {base}": (BadValue, "error: /no/place is no environment"),
-    "env module /no/place gpu/1 --to {folder}": (BadValue, "error: /no/place is no environment"),
+    "env add /no/place cuda-crt --base {base}": (
+        BadValue,
+        "error: /no/place is not an environment",
+    ),
+    "env module /no/place gpu/1 --to {folder}": (
+        BadValue,
+        "error: /no/place is not an environment",
+    ),
     "env pack cuda-crt -o /no/place/crt.run --base {base}": (
         BadValue,
         "error: there is no folder /no/place",
     ),
-    "env run /no/place -- true": (BadValue, "error: /no/place is no environment"),
+    "env run /no/place -- true": (BadValue, "error: /no/place is not an environment"),
     "feedstock no-recipe {folder}/new": (UnknownName, "error: unknown recipe 'no-recipe'"),
     "build cuda-crt --fetch-only --all-releases --python 2.7": (
         UnknownName,
@@ -67,8 +73,8 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         BadValue,
         "error: several platforms are for every machine",
     ),
-    "solve ./mine --everywhere": (BadValue, "error: ./mine is a path, and a spec is wanted"),
-    "solve cuda-crt --prefix /no/place": (BadValue, "error: /no/place is no environment"),
+    "solve ./mine --everywhere": (BadValue, "error: ./mine is a path, but this needs a spec"),
+    "solve cuda-crt --prefix /no/place": (BadValue, "error: /no/place is not an environment"),
     "solve cuda-crt --prefix {folder} --everywhere": (
         BadValue,
         "error: --prefix and --everywhere, several machines",
@@ -90,7 +96,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         "error: names of packages and --all-components exclude each",
     ),
     "build --recipe a": (BadValue, "error: no such option: --recipe"),
-    "build --arch 7.0": (BadValue, "error: --arch says nothing without --driver"),
+    "build --arch 7.0": (BadValue, "error: --arch has no effect without --driver"),
     "build --driver 11.8": (BadValue, "error: no locked release runs on"),
     "lint --planned --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
     "lint --planned --list": (
@@ -109,7 +115,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "release add python-14": (UnknownName, "error: unknown CUDA major '14'"),
     "release add no-release": (
         UnknownName,
-        "error: 'no-release' is no release, and no library or Python project here",
+        "error: 'no-release' is not a release, and no library or Python project here",
     ),
     "release add cupy": (BadValue, "error: a project is locked in one version, and 0 are named"),
     "release add cudart 13.0.0": (UnknownName, "error: cudart is a part of the CUDA Toolkit"),
@@ -124,7 +130,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "rollback /no/place": (ChannelMissing, CHANNEL),
     "rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),
     "site /proc/site": (NoSpace, "error: cannot write /proc/site"),
-    "site {folder}/site --url notaurl": (BadValue, "error: notaurl is no address on the web"),
+    "site {folder}/site --url notaurl": (BadValue, "error: notaurl is not an address on the web"),
     "site {folder}/site --package no-package --base {base}": (
         UnknownName,
         "error: unknown package 'no-package'",
@@ -229,13 +235,14 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ),
         (
             "env create numba-cuda ./my-env",
-            "./my-env is no environment, and a spec",
-            "name what it shall have, as in `ctk env create numba-cuda --prefix ./my-env`",
+            "./my-env is not an environment, and a spec",
+            "name the packages that it should have, as in `ctk env create numba-cuda --prefix ./my-"
+            "env`",
         ),
         (
             "env pack ./nosuch -o x.run",
-            "./nosuch is no environment, and a spec",
-            "name what it shall have, as in `ctk env pack cuda-core -o nosuch.run`",
+            "./nosuch is not an environment, and a spec",
+            "name the packages that it should have, as in `ctk env pack cuda-core -o nosuch.run`",
         ),
         (
             "env create ./recipe.yaml --prefix ./e",
@@ -249,8 +256,8 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ),
         (
             "doctor './no env'",
-            "no env is no environment: it",
-            "name one, or make one: `ctk env create cuda-core --prefix 'no",
+            "no env is not an environment: it",
+            "name one, or create one: `ctk env create cuda-core --prefix 'no",
         ),
         (
             "lint recipes/cuda-crt",
@@ -303,7 +310,10 @@ def test_an_environment_of_another_client_is_answered_with_what_that_was_asked_f
     record = {"name": "x", "version": "1", "requested_spec": noted}
     (tmp_path / "e" / "conda-meta" / "x-1-0.json").write_text(json.dumps(record))
     said = typed("env", "pack", str(tmp_path / "e")).stderr
-    assert f"next: name what it shall have, as in `ctk env pack {asked} -o e.run`\n" in said
+    assert (
+        f"next: name the packages that it should have, as in `ctk env pack {asked} -o e.run`\n"
+        in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +321,7 @@ def test_an_environment_of_another_client_is_answered_with_what_that_was_asked_f
     [
         (
             "env pack",
-            "; what pip installed there is in no pack: tool==1.0",
+            "; a pack does not contain what pip installed: tool==1.0",
             " -o e.run",
             "; and carry the wheels",
         ),
@@ -328,7 +338,7 @@ def test_an_environment_in_place_of_a_spec_is_answered_with_its_request(
     (prefix / "lib/python3.12/site-packages/tool-1.0.dist-info").mkdir(parents=True)
     (prefix / "conda-meta/pip-26.0-0.json").write_text('{"name": "pip", "version": "26.0"}')
     said = typed(*command.split(), str(prefix)).stderr
-    assert f"error: {prefix} is an environment, and a spec is wanted{lost}\n" in said
+    assert f"error: {prefix} is an environment, but this needs a spec{lost}\n" in said
     line = f"as in `ctk {command} numba-cuda --driver 12.6{more.format(prefix)}`{step}"
     assert f"next: name what it shall have, {line}" in said
     assert ("pip download --no-deps -d wheels tool==1.0`" in said) is bool(step)
@@ -349,7 +359,7 @@ def test_what_pip_cannot_fetch_again_is_said_without_a_command_for_it(
         (prefix / "conda-meta/pip-26.0-0.json").write_text('{"name": "pip", "version": "26.0"}')
         (info / "direct_url.json").write_text("{}")
     said = typed("env", "pack", str(prefix)).stderr
-    assert "; what pip installed there is in no pack: tool" in said
+    assert "; a pack does not contain what pip installed: tool" in said
     assert "pip download" not in said and "; and carry its wheels beside it" in said
 
 

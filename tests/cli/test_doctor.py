@@ -277,7 +277,7 @@ def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(
     """It is mistyped: what its files lack is not worth a word."""
     done = ctk(Workspace(tmp_path), *words.split())
     assert done.returncode == BadValue.exit_code
-    assert done.stderr.startswith(f"error: CTK_ROOT={tmp_path} is no checkout")
+    assert done.stderr.startswith(f"error: CTK_ROOT={tmp_path} is not a checkout")
     assert list(tmp_path.iterdir()) == []
 
 

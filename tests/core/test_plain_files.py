@@ -53,7 +53,7 @@ def no_waiting() -> Iterator[None]:
 def odd(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Path]:
-    """Puts what is no file in the place of a file of a channel in the folder ``c``."""
+    """Puts what is not a file in the place of a file of a channel in the folder ``c``."""
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     for subdir in ("noarch", "linux-64"):
         (tmp_path / "c" / subdir).mkdir(parents=True)

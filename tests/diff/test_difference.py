@@ -66,7 +66,7 @@ BUILTINS = "libx-builtins.so.13.3"
         (
             {"a": ["liba.so.13"], "b": ["b.h"]},
             {"a": ["liba.so.13"]},
-            [("component", "b", "not published any more")],
+            [("component", "b", "no longer published")],
         ),
         # A library in another component is not removed; a library with the minor in its name is for
         # that minor only.

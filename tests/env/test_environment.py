@@ -48,7 +48,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         depends=("python",),
         files={
             f"{SITE}/folder/__init__.py": b"x = 1\n",
-            f"{SITE}/folder/broken.py": b"this is no Python\n",
+            f"{SITE}/folder/broken.py": b"this is not a Python\n",
         },
     )
     placed = tiny(
@@ -86,7 +86,7 @@ def test_every_module_has_bytecode_that_is_valid_by_hash_and_names_no_folder(
     environment: Path,
 ) -> None:
     found = compiled(environment)
-    assert found.keys() == {"pure", "folder", "placed"}  # and not what is no Python
+    assert found.keys() == {"pure", "folder", "placed"}  # and not what is not a Python
     for name, content in found.items():
         assert content[4] == CHECKED_HASH, name
         assert (str(environment).encode() in content) is (name == "placed"), (
@@ -373,7 +373,8 @@ def test_an_environment_is_not_made_among_other_files(where: Workspace, tmp_path
     program.write_text("somebody's own")
     done = ctk(where, "env", "create", "pure", "--prefix", str(tmp_path / "local"))
     assert (
-        done.returncode == BadValue.exit_code and "holds files and is no environment" in done.stderr
+        done.returncode == BadValue.exit_code
+        and "holds files and is not an environment" in done.stderr
     )
     for below in (program, program / "env"):
         with pytest.raises(BadValue, match="is a file"):
@@ -437,7 +438,7 @@ def test_another_python_on_path_does_nothing(
 def test_from_an_active_venv_the_line_for_ctk_is_said(
     where: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment's script leaves that venv, so `ctk` is no command any more."""
+    """The environment's script leaves that venv, so `ctk` is not a command any more."""
     words = (
         "env",
         "create",

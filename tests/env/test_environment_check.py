@@ -228,7 +228,7 @@ def test_an_nvjitlink_that_was_asked_for_is_said_to_be_that(
 def test_no_line_is_printed_that_the_channels_do_not_prove(made: Made, tmp_path: Path) -> None:
     history(with_newer_nvjitlink(made, tmp_path), "cuda-version")
     look = shlex.join(["ctk", "solve", "libnvjitlink=12.6", "--prefix", str(made.prefix)])
-    words = f"`{look}` says if the toolkit's own can be had"
+    words = f"`{look}` says whether the toolkit's own can be installed"
     write(
         tmp_path / "of a toolkit",
         iter([record("other", "1", "h0_0", subdir) for subdir in ("linux-64", "noarch")]),
@@ -359,7 +359,7 @@ def test_an_environment_that_was_moved_is_found_by_its_programs(made: Made) -> N
     )
     assert shlex.split(found["step"]) == ["mv", str(made.prefix), str(old)]
     (old / "conda-meta").mkdir(parents=True)  # another environment has that place now
-    assert check(made)["files"]["step"] == "make it again in a new folder"
+    assert check(made)["files"]["step"] == "create it again in a new folder"
 
 
 def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Made) -> None:

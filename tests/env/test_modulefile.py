@@ -109,7 +109,7 @@ def test_a_path_that_module_files_cannot_name_is_refused(tmp_path: Path, prefix:
 def test_other_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
     write(tmp_path, {"gpu/1": "mine"}, force=False)
     write(tmp_path, {"gpu/1": "mine"}, force=False)
-    with pytest.raises(BadValue, match="is there already, with other content"):
+    with pytest.raises(BadValue, match="already exists with other content"):
         write(tmp_path, {"gpu/1.lua": "new", "gpu/1": "other"}, force=False)
     assert not (tmp_path / "gpu/1.lua").exists()
     write(tmp_path, {"gpu/1": "other"}, force=True)

@@ -129,7 +129,7 @@ def test_an_environment_of_others_with_all_that_is_asked_for_is_not_ours(
 ) -> None:
     (prefix / NOTE).unlink()
     done = ctk(where, *words(where, prefix, "application=1.0", "other"))
-    assert done.returncode == 2 and "did not put there, and is of another tool" in done.stderr
+    assert done.returncode == 2 and "did not put there, and belongs to another tool" in done.stderr
 
 
 def test_what_was_asked_for_before_goes_only_with_yes(where: Workspace, prefix: Path) -> None:
@@ -142,7 +142,7 @@ def test_what_was_asked_for_before_goes_only_with_yes(where: Workspace, prefix: 
     assert (
         refused.stderr
         == f"error: {prefix} would lose 3 of its 4 packages, because application is not named now: "
-        f"application 1.0, pure 1.0 and {python}\nnext: to let them go, type it again with --yes\n"
+        f"application 1.0, pure 1.0 and {python}\nnext: to let them go, run it again with --yes\n"
     )
     document = json.loads(ctk(where, *create, "other", "--json").stdout)
     assert document["would_remove"] == ["application 1.0", "pure 1.0", python]

@@ -110,7 +110,7 @@ def test_a_file_that_may_not_be_read_is_named(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(source, "read_plain", refuse)
-    with pytest.raises(FileUnreadable, match="it may not be read"):
+    with pytest.raises(FileUnreadable, match="you may not read it"):
         read_file(path)
 
 
@@ -128,29 +128,29 @@ WRONG = {
     "tab in YAML": (
         "environment.yml",
         "channels:\n- a\ndependencies:\n\t- python\n",
-        "line 4: it is no YAML: found character '\\t' that cannot start any token",
+        "line 4: it is not valid YAML: found character '\\t' that cannot start any token",
     ),
-    "a list at the top": ("environment.yml", "- python\n- numpy\n", "line 1: it is no mapping"),
+    "a list at the top": ("environment.yml", "- python\n- numpy\n", "line 1: it is not a mapping"),
     "no dependencies": ("environment.yml", "channels:\n- a\n", "it has no `dependencies:`"),
     "channels a text": (
         "environment.yml",
         "channels: conda-forge\ndependencies:\n- python\n",
-        "line 1: `channels:` is no list",
+        "line 1: `channels:` is not a list",
     ),
     "dependencies a mapping": (
         "environment.yml",
         "name: x\ndependencies:\n  python: 3\n",
-        "line 3: `dependencies:` is no list",
+        "line 3: `dependencies:` is not a list",
     ),
     "pip a text": (
         "environment.yml",
         "dependencies:\n- pip:\n    torch\n",
-        "line 3: `pip:` is no list",
+        "line 3: `pip:` is not a list",
     ),
     "a list in pip": (
         "environment.yml",
         "dependencies:\n- pip:\n  - [torch]\n",
-        "line 3: an entry of `pip:` is no text",
+        "line 3: an entry of `pip:` is not text",
     ),
     "a list in dependencies": (
         "environment.yml",
@@ -160,7 +160,7 @@ WRONG = {
     "a key twice": (
         "environment.yml",
         "dependencies:\n- a\nchannels: []\ndependencies:\n- b\n",
-        "line 4: `dependencies:` is there for the second time",
+        "line 4: `dependencies:` is there twice",
     ),
     "nested deeply": (
         "environment.yml",
@@ -170,20 +170,24 @@ WRONG = {
     "two documents": (
         "environment.yml",
         "dependencies: []\n---\ndependencies: []\n",
-        "line 2: it is no YAML: but found another document",
+        "line 2: it is not valid YAML: but found another document",
     ),
     "an unknown alias": (
         "environment.yml",
         "dependencies:\n- *python\n",
-        "line 2: it is no YAML: found undefined alias 'python'",
+        "line 2: it is not valid YAML: found undefined alias 'python'",
     ),
     "a key of TOML twice": (
         "pixi.toml",
         '[dependencies]\na = "1"\na = "2"\n',
-        'line 3: it is no TOML: Key "a" already exists.',
+        'line 3: it is not valid TOML: Key "a" already exists.',
     ),
-    "a text that is cut off": ("pixi.toml", '[dependencies]\na = "1', "line 2: it is no TOML"),
-    "nested deeply in TOML": ("pixi.toml", f"a = {'[' * 5000}", "line 1: it is no TOML"),
+    "a text that is cut off": (
+        "pixi.toml",
+        '[dependencies]\na = "1',
+        "line 2: it is not valid TOML",
+    ),
+    "nested deeply in TOML": ("pixi.toml", f"a = {'[' * 5000}", "line 1: it is not valid TOML"),
     "dependencies a list": (
         "pixi.toml",
         '[workspace]\n\ndependencies = ["a"]\n[feature.x]\ndependencies = ["a"]\n',
@@ -232,9 +236,13 @@ WRONG = {
     "a pylock without a name": (
         "pylock.toml",
         'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nversion = "1"\n',
-        "line 3: it is no pylock.toml: Missing required value in 'packages[0].name'",
+        "line 3: it is not a pylock.toml: Missing required value in 'packages[0].name'",
     ),
-    "words": ("requirements.txt", "?? ??\n!!\n", "no line of it is a package that pip reads"),
+    "words": (
+        "requirements.txt",
+        "?? ??\n!!\n",
+        "none of its lines is a package that pip can read",
+    ),
 }
 
 

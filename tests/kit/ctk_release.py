@@ -45,7 +45,7 @@ def component(
 ) -> Component:
     """A component with a wheel for each target, each with a sha256 of its own.
 
-    One for all platforms is no NVIDIA's.
+    One for all platforms is not from NVIDIA.
     """
     found = {}
     for target in targets:

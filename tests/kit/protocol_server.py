@@ -180,7 +180,7 @@ def _slot(server: ProtocolServer, sent: Sent) -> Answer:
 
 def _package(_: ProtocolServer, sent: Sent) -> Answer:
     if sent.json.get("package_file") not in ("f", "parts"):
-        return 422, {"detail": "Invalid input.", "fields": {"package_file": ["It is no file."]}}
+        return 422, {"detail": "Invalid input.", "fields": {"package_file": ["It is not a file."]}}
     return 201, {"slug_perm": "s", "slug": "s", "is_sync_completed": False}
 
 

@@ -124,7 +124,7 @@ def zip_of(
 
 WHEELS: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "cannot be read"),
-    "no zip": (b"a" * 100, "it is no zip"),
+    "no zip": (b"a" * 100, "it is not a zip"),
     "a bomb": (zip_of(1, 40 << 20), "which is too much"),
     "many members": (zip_of(50_001), "which is too much"),
     "a directory of 9 MB": (

@@ -60,7 +60,7 @@ BROKEN = {
         "- python",
         "- python ${{ '3.1, 4' }}",
         10,
-        "`python 3.1, 4` is no dependency (missing",
+        "`python 3.1, 4` is not a dependency (missing",
     ),
     "C++ compiler": ("- python", "- g++", 0, 'the C++ compiler is `${{ compiler("cxx") }}`'),
     "conda-build's Jinja": (

@@ -119,7 +119,7 @@ def _names(build: Build, recipe: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _put(text: str, names: Mapping[str, str]) -> str:
-    """The text with placeholders. A version is one only where it is no part of a longer one."""
+    """The text with placeholders. A version is one only where it is not a part of a longer one."""
     for old in sorted(names, key=len, reverse=True):
         pattern = re.escape(old)
         if old[0].isdigit():

@@ -149,7 +149,7 @@ def test_check_and_list_say_why_it_is_there(locked: Workspace, run: Run) -> None
     [
         (["nccl"], BadValue, "a project is locked in one version, and 0 are named"),
         (["nccl", "2.1", "2.2"], BadValue, "and 2 are named"),
-        (["nccl", "new"], BadValue, "'new' is no version"),
+        (["nccl", "new"], BadValue, "'new' is not a version"),
         (["ncll", "2.1"], UnknownName, "did you mean nccl?"),
         (["cudart", "13.4.92"], UnknownName, "ctk release add 13.4 --write"),
         (["cuda-toolkit", "13.0.0"], UnknownName, "a part of the CUDA Toolkit"),

@@ -182,7 +182,12 @@ def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     [
         ("13.1", "9.0", "", "CUDA 13.0: everything works on this machine"),
         ("13.0", None, "13.4", "CUDA 13.4: programs compiled for this GPU work, PTX does not"),
-        (None, None, "", "CUDA 13.4: it makes machine code, which a machine with a driver runs"),
+        (
+            None,
+            None,
+            "",
+            "CUDA 13.4: it compiles machine code, which can run on a machine with a driver",
+        ),
     ],
 )
 def test_an_answer_says_in_plain_words_what_works(

@@ -76,8 +76,7 @@ def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
     assert other.as_uri() in (site / "index.html").read_text()
     out, err = capsys.readouterr()
     assert (
-        "its commands name folders of this machine; for others, make it with --url and --base"
-        in out
+        "its commands use folders of this machine; for others, make it with --url and --base" in out
     )
     assert err.splitlines()[0].endswith(f" reading the packages of {other}")
 

@@ -1,4 +1,4 @@
-"""What a change of packages makes worse: one test for each kind, and what is no loss."""
+"""What a change of packages makes worse: one test for each kind, and what is not loss."""
 
 from __future__ import annotations
 

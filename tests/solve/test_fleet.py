@@ -280,7 +280,7 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(made: Workspace) -> 
         check=True,
     ).stdout
     assert printed.startswith("1 environment serves 1 kind of machine\n")
-    assert "left out, since no such driver runs the GPU: driver 13.4, GPU 7.0" in printed
+    assert "left out, because no such driver supports the GPU: driver 13.4, GPU 7.0" in printed
     done = ctk(made, "solve", "cuda-core", "--driver", "11.8", "--driver", "12.9")
     assert (done.returncode, "1 environment serves 1 kind of machine" in done.stdout) == (10, True)
     assert (
@@ -305,7 +305,7 @@ def test_what_is_not_built_for_the_fleet_is_one_line(made: Workspace, where: Wor
     )
     printed = ctk(made, *fleet, check=True).stdout
     assert "driver 12.4, GPU not given: toolkit 12.4 would be native, and is not built" in printed
-    assert "driver 12.8, GPU 9.0: toolkit 12.8 would be native, and is not built here" in printed
+    assert "driver 12.8, GPU 9.0: toolkit 12.8 would be native, but is not built here" in printed
     line = "ctk build --driver 12.4 --driver 12.8:9.0 --driver 13.0"
     assert f"to build for all of these machines: `{line}`" in printed
     machines = json.loads(ctk(made, *fleet, "--json", check=True).stdout)["machines"]

@@ -309,7 +309,7 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
     _, line, *_ = ctk(Workspace(tmp_path), *words, check=True).stdout.splitlines()
     assert (
         line
-        == "toolkit 12.4 would be native, and is not built here: `ctk build --driver 12.4 --arch"
+        == "toolkit 12.4 would be native, but is not built here: `ctk build --driver 12.4 --arch"
         " 9.0`"
     )
     assert (
@@ -447,7 +447,7 @@ def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_toolkit_and_to_oth
     _, line, *_ = ctk(
         checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True
     ).stdout.splitlines()
-    assert line == "toolkit 12.0 native can be had too: add cuda-version=12.0"
+    assert line == "toolkit 12.0 native is possible too: add cuda-version=12.0"
 
 
 # --- what was not built

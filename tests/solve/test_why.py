@@ -390,7 +390,7 @@ def test_a_build_is_proposed_only_of_a_version_that_the_recipes_make(
     assert problem(here, "one13.0")[1] == f"run `ctk build tools{platform}`"
     assert (
         problem(here, "two")[0]
-        == "two needs cuda-version <13 and cuda-version >=13, which cannot be had together"
+        == "two needs cuda-version <13 and cuda-version >=13, which cannot be installed together"
     )
 
 
@@ -571,7 +571,7 @@ def test_explain_says_that_an_older_native_toolkit_goes_with_the_cpu_build(
     beside: Catalogue,
 ) -> None:
     *_, oldest = explain(pick(beside, "pytorch cuda-core", "12.6"), beside)
-    assert oldest == "12.0 native can be had too, with the CPU build of pytorch."
+    assert oldest == "12.0 native is possible too, with the CPU build of pytorch."
 
 
 def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: Catalogue) -> None:
@@ -730,7 +730,7 @@ def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(
     picked = pick(only, "pytorch=*=cpu* cuda-version", "13.0")
     picked = replace(picked, scenario=replace(picked.scenario, specs=("pytorch", "cuda-version")))
     assert [choice.line for choice in choices(picked, only)] == [
-        "pytorch is the CPU build here: its CUDA builds do not go with this channel, which lacks"
+        "pytorch is the CPU build here: its CUDA builds do not work with this channel, which lacks"
         " toolkit 12.9 and 13.4"
     ]
 

@@ -281,7 +281,7 @@ Lines = Mapping[tuple[str, ...], tuple[Asked, ...]]
 def all_lines(places: Places, name: str, measured: Measured) -> Lines:
     """The lines for each request that strict priority makes unsolvable.
 
-    A toolkit that a set does not have is no matter of lines: it can be built.
+    A toolkit that a set does not have does not count here: it can be built.
 
     They are packages that flexible priority takes from conda-forge, of which none can be left out;
     () if all of them do not help.

@@ -58,7 +58,7 @@ def _folder(path: str, entry: str) -> str | None:
 @check(
     PackageScan,
     fix=(
-        "check the artefact: the file is cut short or corrupted (libnvvm.so, for one, does not"
+        "check the artefact: the file is truncated or corrupted (libnvvm.so, for one, does not"
         " survive patching)"
     ),
 )
@@ -223,7 +223,7 @@ def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
         wanted = f"RPATH {rpath}" if rpath else "no RPATH"
         found = ", ".join(f"{search.tag} {search.text}" for search in binary.search) or "no RPATH"
         if found != wanted and not (rpath and _finds_all(file.path, binary)):
-            yield at(package, file, f"it has {found}, and should have {wanted}")
+            yield at(package, file, f"it has {found}, but should have {wanted}")
 
 
 def _finds_all(path: str, binary: Binary) -> bool:

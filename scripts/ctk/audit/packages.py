@@ -284,7 +284,7 @@ def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
                 yield at(
                     first,
                     min(paths),
-                    f"also in {second.file_name}{more}; both fit in one environment",
+                    f"also in {second.file_name}{more}; both can be installed in one environment",
                 )
 
 
@@ -588,5 +588,5 @@ def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
             yield at(
                 package,
                 "",
-                f"has no code, or little, for GPUs that it allows: {spans(gpus, known.gpus)}",
+                f"has little or no code for GPUs that it allows: {spans(gpus, known.gpus)}",
             )

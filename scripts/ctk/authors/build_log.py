@@ -171,8 +171,8 @@ def other_toolkits(lines: Sequence[str]) -> Iterator[Mistake]:
     """For each toolkit of this machine that a log names: that it does, and the remedy."""
     for toolkit in _machine_toolkits("\n".join(lines)):
         yield Mistake(
-            f"the build names the toolkit in {toolkit}, which is this machine's",
-            "give CMake -DCUDAToolkit_BIN_DIR, meson and what else looks for one CUDA_PATH=$PREFIX",
+            f"the build uses the toolkit in {toolkit}, which is this machine's",
+            "pass -DCUDAToolkit_BIN_DIR to CMake, and set CUDA_PATH=$PREFIX for meson and others",
         )
 
 

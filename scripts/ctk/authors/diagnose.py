@@ -97,7 +97,7 @@ class Diagnosis:
             cause = f"there is no {listing(missing)}"
             step = (
                 f"apt-get install {' '.join(packages)} on this machine, and run `ctk build`: its"
-                " base channel stands for what the machine has; or take --base conda-forge"
+                " base channel then has what the machine has; or use --base conda-forge"
             )
         if compilers := [_COMPILERS[name] for name in missing if name in _COMPILERS]:
             step = f'write ${{{{ compiler("{compilers[0]}") }}}} in {section}'
@@ -120,7 +120,7 @@ class Diagnosis:
         if lacks_licence(lines):
             named = listing(as_list(variant.content["about"]["license_file"]), "or")
             place = line_of(self.order.recipe, "license_file")
-            yield f"{place} names {named}, and neither the recipe's folder nor its source has it"
+            yield f"{place} names {named}, which is in neither the recipe's folder nor its source"
 
     def _header_hints(self, header: str) -> Iterator[str]:
         """Where a header is: in the host environment, or in a package that could be there."""
@@ -188,20 +188,20 @@ class Diagnosis:
         own_nvcc = shutil.which("nvcc")
         if build.has_nvcc and wanted and not _alike(build.toolkit, wanted):
             yield Mistake(
-                f"it is for toolkit {wanted}, and nvcc in its build environment is that of"
+                f"it is for toolkit {wanted}, but nvcc in its build environment is that of"
                 f" {build.toolkit}",
                 self._how_to_require_nvcc(key),
             )
         elif own_nvcc and not build.has_nvcc and calls_nvcc(lines):
             yield Mistake(
-                f"it is compiled by {own_nvcc}, which is this machine's, since its build"
+                f"it is compiled by {own_nvcc}, which is this machine's, because its build"
                 " environment has no nvcc",
                 self._how_to_require_nvcc(key),
             )
         if variant.toolkit and host.toolkit and not _alike(host.toolkit, variant.toolkit):
             place = line_of(self.order.recipe, "- cuda-version", "host:")
             yield Mistake(
-                f"it is the build for {key} {variant.toolkit}, and its host environment has"
+                f"it is the build for {key} {variant.toolkit}, but its host environment has"
                 f" toolkit {host.toolkit}",
                 f"write cuda-version ${{{{ {key} }}}}.* in {place}",
             )

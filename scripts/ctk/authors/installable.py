@@ -316,7 +316,7 @@ class Survey:
     def _installs(self) -> str:
         number = self.today.installs
         pairs = len(self.today.picks)
-        return f"{self.asked} installs on {number} of {pairs} pairs of driver and GPU"
+        return f"{self.asked} can be installed on {number} of {pairs} pairs of driver and GPU"
 
     def _kinds(self) -> Iterator[str]:
         """A sentence for each kind of pick: on how many machines, and on which."""

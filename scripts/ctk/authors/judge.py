@@ -158,7 +158,7 @@ def _tests_failed(failed: Sequence[Tested], steps: Sequence[str], log: Path) -> 
 def refuse_uninstallable(
     packages: Sequence[Judged], channels: Catalogue, every: Matrix, recipe: Path
 ) -> None:
-    """Ends a run with an error if a build can be installed on no machine.
+    """Ends a run with an error if a build cannot be installed on any machine.
 
     So it is if it needs a channel that was not named.
 
@@ -179,7 +179,7 @@ def refuse_uninstallable(
         if not today.installs:
             reason = today.reason((every.drivers[-1], None))
             raise Unsolvable(
-                f"{judged.name} can be installed on no machine: {reason.cause}",
+                f"{judged.name} cannot be installed on any machine: {reason.cause}",
                 _step_to_install(reason, channels, recipe),
                 kind=reason.kind,
             )

@@ -504,7 +504,7 @@ def _scripts(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _refuse_bad_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
-    """Raises RecipeError for a name that gets a value of its variant key that is no version.
+    """Raises RecipeError for a name that gets a value of its variant key that is not a version.
 
     So it does for a compiler of CUDA without a version beside a toolkit: it would be the newest, of
     another toolkit.

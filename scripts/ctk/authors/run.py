@@ -143,7 +143,7 @@ class Workshop:
         except BrokenExecutor:
             raise BuildFailed(
                 f"the process that builds {self.order.recipe.name} was killed",
-                f"is memory short? The log is {self.log}",
+                f"it may have run out of memory; the log is {self.log}",
             ) from None
         finally:
             _clean(self.log, mirror)
@@ -151,9 +151,15 @@ class Workshop:
     # --- builds
 
     def build(
-        self, progress: Callable[[Variant, str], None] = lambda variant, outcome: None
+        self,
+        begun: Callable[[Variant], None] = lambda variant: None,
+        ended: Callable[[Variant, str], None] = lambda variant, outcome: None,
     ) -> Iterator[Made]:
         """Builds the packages, one after the other.
+
+        Args:
+            begun: Is told of each build before it runs.
+            ended: Is told of each build after that, with its outcome in words.
 
         Raises:
             BuildFailed: A build failed; with the end of the log.
@@ -162,14 +168,15 @@ class Workshop:
         """
         with self._pool(self.channels.channels) as (pool, mirror):
             for variant in self.order.variants:
+                begun(variant)
                 result = pool.submit(
                     _build, self.order, variant, mirror.urls, self.folder, mirror.names
                 ).result()
                 if result.file is None:
-                    progress(variant, "FAILED")
+                    ended(variant, "FAILED")
                     mirror.raise_failure()
                     raise self._build_error(variant, result.lines)
-                progress(variant, f"built in {result.seconds:.1f} s")
+                ended(variant, f"built in {result.seconds:.1f} s")
                 host = self._diagnosis.environment(variant, "host")
                 notes = self._diagnosis.mistakes(variant, result.lines, result.file)
                 toolkit = host.toolkit or variant.toolkit

@@ -437,7 +437,7 @@ def interpreter_files() -> Iterator[tuple[str, bytes, bool]]:
     """
     if not sys.platform.startswith("linux"):
         raise BuildFailed(
-            f"the base channel is made on linux only, this is {sys.platform}",
+            f"the base channel can only be made on Linux, and this is {sys.platform}",
             "use `--base conda-forge`",
         )
     version = this_python().name

@@ -80,7 +80,7 @@ def run(
             except BrokenExecutor:
                 raise BuildFailed(
                     f"a build process was killed while {build_id} was at work",
-                    "run the command again: finished builds are kept (is memory short?)",
+                    "it may have run out of memory; run it again: finished builds are kept",
                 ) from None
     order = [b.id for b in plan.builds]
     return BuildReport(

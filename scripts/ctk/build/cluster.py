@@ -61,7 +61,7 @@ _REACHABLE = (
 _FREE = "free some space there and run the command again: finished builds are kept in the store"
 _INSUFFICIENT = 507  # HTTP: Insufficient Storage
 _SAME = "install the same revision of ctk on the scheduler and every worker"
-_STEP = "finished builds are kept: fix the cluster and run the command again, or leave --dask out"
+_STEP = "finished builds are kept: fix the cluster and run the command again, or omit --dask"
 
 
 class Store:
@@ -407,7 +407,7 @@ class Cluster(AbstractContextManager["Cluster"]):
         except (ClusterFailed, NoSpace):
             raise
         except (KilledWorker, BrokenExecutor) as error:
-            return WorkResult(f"{order.build.id}: {error}; is memory short there?")
+            return WorkResult(f"{order.build.id}: {error}; it may have run out of memory there")
         except Exception as error:  # also of a scheduler or worker that cannot load this ctk
             raise ClusterFailed(
                 f"a worker failed at {order.build.id}: {describe(error)}", _SAME
@@ -457,7 +457,7 @@ def _connect(address: str) -> Client:
         ).close()
 
     try:
-        asyncio.run(knock())  # a client waits for ever for a listener that is no scheduler
+        asyncio.run(knock())  # a client waits for ever for a listener that is not a scheduler
         return Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False, name="ctk")
     except (OSError, ValueError, TimeoutError) as error:
         raise ClusterFailed(

@@ -28,7 +28,7 @@ _OWN_TEXT = re.compile(r"licen[cs]e(\.(txt|md|rst))?", re.I)
 UNREAD = "unread-text"
 """The name by which an SBOM has `PackageFiles.unread`."""
 EDITED = "edited"
-"""Why a file that is no ELF file is changed: the recipe's script wrote other text into it."""
+"""Why a file that is not an ELF file is changed: the recipe's script wrote other text into it."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Wheel:
 
 
 def read_wheel(artefact: Artefact, path: Path, known: Readings) -> Wheel:
-    """The RECORD and the licence texts of an artefact; without members, if it is no wheel.
+    """The RECORD and the licence texts of an artefact; without members, if it is not a wheel.
 
     A text below ``.dist-info`` is part of the wheel's whole text, and needs no reading of its own.
     """

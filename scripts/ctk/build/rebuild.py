@@ -47,7 +47,7 @@ def rebuild(
     """Makes packages again, those of the same build together; returns the differences of each.
 
     Raises:
-        AuditFailed: A file is no package, or has no SBOM.
+        AuditFailed: A file is not a package, or has no SBOM.
         IndexUnavailable, NotPublished, HashMismatch, NoSpace: An artefact cannot be fetched.
     """
     groups: dict[str, tuple[Provenance, list[Path]]] = {}
@@ -176,7 +176,7 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
 def _differences(old: Path, new: Path | None, origin: Provenance) -> Iterator[tuple[str, str]]:
     """The differences between a package and its rebuild; None is a package that was not made."""
     if new is None:
-        yield "archive", "is not made any more"
+        yield "archive", "is no longer made"
         return
     if file_sha256(old) == file_sha256(new):
         return

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ctk.build.sbom import Provenance
 
 Find = Callable[[bytes], AbstractContextManager[standins.Found | None]]
-"""Takes the content of a file; gives the file that it stands for, None if it is no stand-in."""
+"""Takes the content of a file; gives the file that it stands for, None if it is not a stand-in."""
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Takes the files under ``info/`` and returns those of the package."""
 

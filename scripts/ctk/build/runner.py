@@ -201,7 +201,7 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
     except BaseException as error:
         if (
             type(error).__name__ != "PanicException"
-        ):  # Rust's, which is no Exception and cannot leave this process
+        ):  # Rust's, which is not an Exception and cannot leave this process
             raise
         raise BuildFailed(
             f"{build.id}: rattler-build crashed: {error}", "report it, with this recipe"

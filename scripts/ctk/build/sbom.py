@@ -269,7 +269,7 @@ def read(text: bytes) -> Sbom:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(
-            f"an SBOM of ours cannot be read: {reason}", "build the package again"
+            f"its SBOM cannot be read: {reason}", "build the package again"
         ) from error
 
 
@@ -371,7 +371,7 @@ def of(package: Path) -> Sbom:
     """The SBOM inside a package.
 
     Raises:
-        AuditFailed: The file is no readable package, or has no SBOM of ours.
+        AuditFailed: The file is not a readable package, or has no SBOM of ours.
     """
     for member, stream in members(package, "info"):
         if member.path.startswith(f"{FOLDER}/") and stream is not None:

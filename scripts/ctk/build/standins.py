@@ -254,7 +254,7 @@ class StandIns:
             or not content.startswith(member.head)
             or not all(edit.startswith(mark) for edit in edits)
         ):
-            raise Changed("something else than patchelf changed a stand-in")
+            raise Changed("something other than patchelf changed a stand-in")
         rpaths = [edit.removeprefix(mark) for edit in edits]
         with zipfile.ZipFile(member.wheel) as archive, archive.open(member.name) as stream:
             if all(map(member.has, rpaths)):

@@ -78,7 +78,7 @@ class Sigstore:
         except Exception as error:  # sigstore's errors have no common base class
             raise PublishFailed(
                 f"{file} cannot be attested: {type(error).__name__}: {error}",
-                "run the command again to go on",
+                "run the command again to continue",
             ) from error
 
     def signer(self) -> Signer:
@@ -86,7 +86,7 @@ class Sigstore:
 
         Raises:
             NotReady: sigstore is not installed.
-            PublishFailed: This is no job that has an identity.
+            PublishFailed: This is not a job that has an identity.
         """
         try:
             from sigstore.oidc import IdentityToken
@@ -104,8 +104,8 @@ class Sigstore:
 
 def no_identity() -> PublishFailed:
     return PublishFailed(
-        "an attestation says which CI job published a package, and this is none that has an"
-        " identity",
+        "an attestation says which CI job published a package, and this process is not a job"
+        " with an identity",
         "run it in a job of GitHub Actions with `permissions: id-token: write`, or without"
         " --attest; for a folder or a bucket, --sign-key signs with a key of yours",
     )
@@ -153,7 +153,7 @@ class Verifier:
     """Verifies attestations.
 
     Raises:
-        BadValue: The issuer is no URL, or the trusted root cannot be read.
+        BadValue: The issuer is not a URL, or the trusted root cannot be read.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -180,20 +180,20 @@ class Verifier:
         plain = package.path.with_name(package.path.name + SIDECAR)
         if FIELD not in package.record:
             if plain.exists():
-                yield Finding(package.name, f"{plain.name} is there, and repodata does not name it")
+                yield Finding(package.name, f"{plain.name} is there, but repodata does not name it")
             elif self._policy.required:
                 yield Finding(package.name, "has none")
             return
         hashes = [package.record[FIELD], package.record.get("sha256")]
         if not all(isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) for text in hashes):
-            yield Finding(package.name, f"{FIELD} or sha256 in repodata is no sha256")
+            yield Finding(package.name, f"{FIELD} or sha256 in repodata is not a sha256")
             return
         fixed = plain.with_name(f"{plain.name}.{hashes[0]}")
         if fixed.exists() and not fixed.is_file():
-            yield Finding(package.name, f"{fixed.name} is no file")
+            yield Finding(package.name, f"{fixed.name} is not a file")
             return
         if self._is_left_out(fixed, hashes[0]):
-            yield Finding(package.name, "a key, not verified without --key", severity="ok")
+            yield Finding(package.name, "signed with a key, which --key verifies", severity="ok")
             return
         try:
             found = run(

@@ -109,7 +109,7 @@ class Bucket(Folder):
         inner = [key.removesuffix(ending) for key in self.listed if key.endswith(ending)]
         if inner and f"{HISTORY}/{NAMES}" not in self.listed:
             raise BadValue(
-                f"{self.name} has another channel in it, {inner[0]}",
+                f"{self.name} contains another channel, {inner[0]}",
                 "name a prefix for this channel alone",
             )
 

@@ -184,7 +184,7 @@ class IndexFiles:
                 *differences(info, {"subdir": subdir, **about}),
                 *differences(content, empty),
             ):
-                faults.append(f"has {found} as {key}, and should have {wanted}")
+                faults.append(f"has {found} as {key}, but should have {wanted}")
             for name, value in packages.items():
                 if (
                     not isinstance(value, dict)
@@ -245,7 +245,7 @@ def _times(index: IndexFiles) -> Iterator[Finding]:
     for name, record in index.records.items():
         stated, made = record.get(TIME), record.get("timestamp")
         if stated is not None and type(stated) is not int:
-            yield Finding(name, f"its {TIME} is {stated!r}, and no number of milliseconds")
+            yield Finding(name, f"its {TIME} is {stated!r}, which is not a number of milliseconds")
         elif name in noted and stated != milliseconds(noted[name]):
             text = "has no" if stated is None else f"says {stated} as its"
             yield Finding(
@@ -316,7 +316,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             and name.partition("/")[0] not in index.unread
             and not (channel / name).is_file()
         ):
-            yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
+            yield Finding(name, f"{RUN_EXPORTS} names it, but there is no such package")
     for path in (path for path in sorted(channel.iterdir()) if path.name != BILL):
         if path in leftovers:
             yield Finding(path.name, "a killed run left it; the next one removes it")
@@ -332,7 +332,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             yield Finding(name, "a killed run left it; the next one removes it")
         elif sidecar:
             if not (path.parent / sidecar[1]).is_file():
-                yield Finding(name, "the package that it attests is not there")
+                yield Finding(name, "the package that it attests is missing")
         elif name not in known:
             yield Finding(name, "the index does not name it")
 

@@ -89,7 +89,7 @@ def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
     It is read once for its hashes, and once for its members; nothing is unpacked to disk.
     """
     if not package.path.is_file():
-        yield Finding(package.name, "the index names it, and it is not there")
+        yield Finding(package.name, "the index names it, but it is missing")
         return
     try:
         with readable(package.path):
@@ -113,7 +113,7 @@ def _open(package: ChannelPackage) -> OpenedPackage:
         for member, content in members(package.path, part):
             if wrong_with(member.path) or member.kind == "other":
                 faults.append(
-                    f"{shown_name(member.path)}: it is no file, link or folder inside the package"
+                    f"{shown_name(member.path)}: not a file, link or folder inside the package"
                 )
             # Both halves are unpacked into one folder.
             if (member.path.partition("/")[0] == "info") != (part == "info"):
@@ -194,7 +194,7 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
     text = package.texts.get(place)
     for other in sorted(package.texts):
         if other.startswith(f"{sbom.FOLDER}/") and other != place:
-            yield Finding(name, f"{other} is not of this package")
+            yield Finding(name, f"{other} does not belong to this package")
     if text is None:
         severity: Severity = "error" if package.indexed.is_ours else "hint"
         yield Finding(name, "it has no SBOM", severity=severity)

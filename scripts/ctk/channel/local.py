@@ -108,7 +108,7 @@ def candidates(
     damaged = _damaged(stated, records, current, holds)
     if lost := sorted(damaged - fresh.keys() - restored.keys()):
         raise ChannelBroken(
-            f"{channel} has other content than was built under {listing(lost, most=3)}",
+            f"{channel} has other content than what was built as {listing(lost, most=3)}",
             "build these packages again, with the options of the earlier build",
         )
     return Candidates(
@@ -263,7 +263,8 @@ def _assemble(
     states, place = _states(channel), channel.resolve()
     if channel.exists() and (not channel.is_symlink() or place.parent != states.resolve()):
         raise UnknownName(
-            f"{channel} is no channel that ctk built", "name one, or a place where nothing is"
+            f"{channel} is not a channel that ctk built",
+            "name one, or a folder that does not exist yet",
         )
     make_folder(states)
     before = numbered(states)

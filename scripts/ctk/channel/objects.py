@@ -23,15 +23,15 @@ from ctk.core.files import open_plain
 from ctk.core.secrets import hide, without_credentials
 
 _ADDRESS = re.compile(r"s3:/+(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<prefix>(?:/[^/]+)*)/?")
-_AGAIN = "run the command again to go on"
+_AGAIN = "run the command again to continue"
 _KEEPER = "ask whoever runs the store"
 _LONGEST_WAIT = 60  # seconds that a store may ask us to wait before a request is repeated
 _REGION = "us-east-1"  # what stores that have no regions take
 _STEPS = {
     301: "the bucket is elsewhere: set AWS_ENDPOINT_URL and AWS_REGION to where it is",
-    302: "set AWS_ENDPOINT_URL to the host that answers by itself",
-    307: "set AWS_ENDPOINT_URL to the host that answers by itself",
-    308: "set AWS_ENDPOINT_URL to the host that answers by itself",
+    302: "set AWS_ENDPOINT_URL to the host that answers without a redirect",
+    307: "set AWS_ENDPOINT_URL to the host that answers without a redirect",
+    308: "set AWS_ENDPOINT_URL to the host that answers without a redirect",
     400: "check AWS_ENDPOINT_URL, AWS_REGION and the login",
     401: "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     403: (
@@ -39,8 +39,8 @@ _STEPS = {
         " bucket, and to get, put and delete its objects"
     ),
     404: "make the bucket, or name another; AWS_ENDPOINT_URL names the store",
-    413: f"the object is larger than the store takes: {_KEEPER}",
-    501: "the store does not take conditional writes (If-Match), which guard a channel",
+    413: f"the object is larger than the store accepts: {_KEEPER}",
+    501: "the store does not accept conditional writes (If-Match), which guard a channel",
 }
 """Status of a refused request -> what can help. Any other one may be gone the next time."""
 _CONTENT_TYPES = {".json": "application/json", ".zst": "application/zstd"}
@@ -67,7 +67,7 @@ class Objects:
         match = _ADDRESS.fullmatch(address)
         if not match:
             raise BadValue(
-                f"{without_credentials(address)} is no address of a bucket",
+                f"{without_credentials(address)} is not an address of a bucket",
                 "name one as in s3://BUCKET/PREFIX",
             )
         prefix = match["prefix"].lstrip("/")
@@ -130,7 +130,7 @@ class Objects:
 
     def stated_sha256(self, key: str) -> str | None:
         """The sha256 that was stated when an object was put, and that the store has compared."""
-        with self._errors(f"say what it has of {key}"):
+        with self._errors(f"give information about {key}"):
             answer = self._client.head_object(Bucket=self.bucket, Key=self.prefix + key)
         stated: str | None = answer["Metadata"].get("sha256")
         return stated
@@ -169,7 +169,7 @@ class Objects:
         """Raises Busy if an object is no longer what it was."""
         if was:
             words = {"Bucket": self.bucket, "Key": self.prefix + key, "IfMatch": f'"{was.etag}"'}
-            with self._errors(f"say what it has of {key}"):
+            with self._errors(f"give information about {key}"):
                 self._client.head_object(**words)
 
     def delete(self, key: str) -> None:
@@ -211,7 +211,7 @@ class Objects:
             yield
         except NoCredentialsError:
             step = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as for `aws s3 ls`"
-            raise PublishFailed(f"{cause}: there is no login for it", step) from None
+            raise PublishFailed(f"{cause}: you have no login for it", step) from None
         except ClientError as error:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             if status in (409, 412):

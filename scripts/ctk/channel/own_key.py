@@ -61,7 +61,7 @@ class OwnKey:
 
     @cached_property
     def signer(self) -> CryptoSigner:
-        """Raises BadValue if the file is no private key, or the password is not its."""
+        """Raises BadValue if the file is not a private key, or the password is not its."""
         _refuse_missing()
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
         from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ class KeyVerifier:
     """Verifies attestations by a public key.
 
     Raises:
-        BadValue: The file is no public key.
+        BadValue: The file is not a public key.
     """
 
     def __init__(self, file: Path, channel: str | None, required: bool) -> None:
@@ -131,11 +131,11 @@ class KeyVerifier:
         except VerificationError:
             return "another key signed it"
         except (KeyError, ValueError, TypeError, AttributeError, FormatError) as error:
-            return f"it is none: {type(error).__name__}"
+            return f"it is not an attestation: {type(error).__name__}"
         if kinds != (_PAYLOAD, _STATEMENT, PREDICATE):
             return "it states something else"
         if stated != (package.path.name, package.record.get("sha256")):
-            return "it is of another package"
+            return "it belongs to another package"
         if self._channel and target != self._channel:
             return f"it is for {target}"
         return ""
@@ -160,7 +160,7 @@ def _public_key(file: Path) -> SSlibKey:
         return SSlibKey.from_crypto(load_pem_public_key(read_plain(file)))
     except (ValueError, TypeError, OSError) as error:
         step = "name a public key in PEM of Ed25519, ECDSA or RSA"
-        raise BadValue(f"{file} is no public key: {type(error).__name__}", step) from None
+        raise BadValue(f"{file} is not a public key: {type(error).__name__}", step) from None
 
 
 def _refuse_missing() -> None:

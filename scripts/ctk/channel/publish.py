@@ -236,7 +236,8 @@ class Folder:
             raise BadValue(f"{there} is a file", "name a folder, such as --to /srv/www/cuda")
         if (place / SITE).exists():  # `ctk site` would replace it, with the channel
             raise BadValue(
-                f"{self.path} is a site of ctk", "name another folder, such as --to /srv/www/cuda"
+                f"{self.path} is a site that `ctk site` wrote",
+                "name another folder, such as --to /srv/www/cuda",
             )
         if place == self.recipes.parent.resolve():
             raise BadValue(
@@ -257,7 +258,7 @@ class Folder:
         )
         if inner and not self.notes.is_dir():
             raise BadValue(
-                f"{self.path} has another channel in it, {inner[0]}",
+                f"{self.path} contains another channel, {inner[0]}",
                 "name a folder for this channel alone",
             )
 
@@ -432,7 +433,7 @@ class Folder:
         """
         for why in outside(self.path, [f"{name}/file" for name in (HISTORY, *_SUBDIRS)]).values():
             step = "put a folder in its place; nothing was changed"
-            raise ChannelBroken(f"{self.path} is not in one place: {why}", step)
+            raise ChannelBroken(f"{self.path} is split over several places: {why}", step)
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -42,26 +42,24 @@ _STATUS = re.compile(r"(?:HTTP|HTTP status (?:client|server) error|Status:) \(?(
 _OF_STORE = re.compile(r"HTTP status .* for url \((?!\S*/commit/)\S+\)")
 """anaconda.org's store refuses the content: of its API, only a commit has an error of this form."""
 _NO_LOGIN = re.compile("(?i)api key|keychain|token required")
-_AGAIN = "run the command again to go on"
+_AGAIN = "run the command again to continue"
 _KEEPER = "ask whoever runs the server"
-_ELSEWHERE = "the server is elsewhere: name the address that answers by itself, over https"
+_ELSEWHERE = "the server redirects: name the address that answers without a redirect, over https"
 _STEPS = {
     301: _ELSEWHERE,
     302: _ELSEWHERE,
     303: _ELSEWHERE,
     307: _ELSEWHERE,
     308: _ELSEWHERE,
-    400: f"{_KEEPER} what it does not take of the package; its answer is above",
-    401: (
-        "the login in the file that RATTLER_AUTH_FILE names is not that of a user there: correct it"
-    ),
-    402: f"the account there is full, or is not paid: delete old packages, or {_KEEPER}",
+    400: f"{_KEEPER} what it rejects in the package; its answer is above",
+    401: ("the login in the file that RATTLER_AUTH_FILE names is not known there: correct it"),
+    402: f"the account there is full or not paid: delete old packages, or {_KEEPER}",
     403: (
         f"that login may not write into the channel: {_KEEPER} for the right, or name another"
         " channel"
     ),
-    404: "the server has no such channel, or takes no packages at this address: check both",
-    405: "the server takes no packages at this address: check it",
+    404: "the server has no such channel, or does not accept packages at this address: check both",
+    405: "the server does not accept packages at this address: check it",
     409: (
         "the server has this name, and its index does not list it: wait for its index; on"
         " anaconda.org the file may have another label"
@@ -69,12 +67,12 @@ _STEPS = {
     407: "the proxy wants a login: put it into HTTPS_PROXY",
     411: f"{_KEEPER} or the proxy before it: uploads state no size there",
     413: (
-        f"the package is larger than the server takes: {_KEEPER} to raise the limit, also of a"
+        f"the package is larger than the server accepts: {_KEEPER} to raise the limit, also of a"
         " proxy before it"
     ),
-    415: f"the server does not take this format: {_KEEPER} whether it takes .conda",
+    415: f"the server does not accept this format: {_KEEPER} whether it accepts .conda",
     422: (
-        "the server looked into the package and refuses it: `ctk check` does the same here; else"
+        "the server looked into the package and rejects it: `ctk check` does the same here; else"
         f" {_KEEPER}"
     ),
     451: f"the server may not have this package: {_KEEPER}",
@@ -121,7 +119,7 @@ class Server:
         form = _FORMS.get(kind)
         if not form:
             forms = ", ".join(_FORMS.values())
-            raise BadValue(f"{kind} is no kind of server", f"name one as in {forms}")
+            raise BadValue(f"{kind} is not a kind of server", f"name one as in {forms}")
         address = address.rstrip("/")
         words = 2 if "/OWNER/" in form else 1
         url, *channel = address.rsplit("/", words)
@@ -239,7 +237,7 @@ def publish(
     """
     if attest and server.kind != "prefix":
         step = "publish without --attest, or into a folder or a bucket"
-        raise BadValue(f"a server of {server.kind} takes no attestations", step)
+        raise BadValue(f"{server.kind} servers do not accept attestations", step)
     if attest and not os.environ.get(_IDENTITY):
         raise no_identity()
     # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does
@@ -257,7 +255,7 @@ def publish(
                 problem = "the process that sent it was killed"
             if problem:
                 step = _step_after(problem, number, server)
-                cause = f"{server.url} does not take {file.name} for the channel {server.channel}"
+                cause = f"{server.url} does not accept {file.name} for the channel {server.channel}"
                 raise PublishFailed(f"{cause}: {problem}", step)
             progress(file)
     finally:
@@ -279,14 +277,14 @@ def _step_after(problem: str, sent: int, server: Server) -> str:
     if problem in _SILENT:
         return (
             f"{_KEEPER} why: rattler-build does not say it. It may be the login, the right to"
-            " write, the size, or a name that is there, which is no error without --new."
+            " write, the size, or a name that is there, which is not an error without --new."
             f" {before}; {_AGAIN}"
         )
     if problem.startswith(_IN_PARTS):
         return (
-            "rattler-build ends an upload of 100 MB or more at an address that Cloudsmith's API has"
-            f" not: push the file with its own client (cloudsmith push conda {server.channel}"
-            f" FILE). {before}; the same command goes on there"
+            "rattler-build ends an upload of 100 MB or more at an address that Cloudsmith's API"
+            " does not have: push the file with its own client (cloudsmith push conda"
+            f" {server.channel} FILE). {before}; the same command continues there"
         )
     if _OF_STORE.match(problem):
         return (
@@ -295,7 +293,7 @@ def _step_after(problem: str, sent: int, server: Server) -> str:
         )
     step = _STEPS.get(status)
     if step:
-        return f"{step}. {before}; the same command goes on there"
+        return f"{step}. {before}; the same command continues there"
     return f"{before}; {_AGAIN}"
 
 

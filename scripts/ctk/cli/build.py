@@ -49,7 +49,7 @@ def build_command(chosen: Selection, options: BuildOptions) -> None:
     from ctk.cli.work import plan
 
     if chosen.environment and chosen.file is None:
-        raise BadValue("--environment is about a file", "name it with --file")
+        raise BadValue("--environment applies to a file", "name it with --file")
     if chosen.file is not None:
         chosen = _of_file(chosen, chosen.file, options.base)
     if options.dry_run and options.form != "table":

@@ -63,7 +63,7 @@ def _no_place(folder: Path | None) -> BadValue:
     step = "name a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL with --to"
     if folder:
         into = f"`ctk publish --to {shlex.quote(str(folder))}` publishes into it"
-        step += f"; {folder} is then what is published: {into}"
+        step += f"; as typed, {folder} is the channel to publish, not the target: {into}"
     return BadValue("there is no place to publish to", step)
 
 
@@ -71,8 +71,8 @@ def _refuse_other_addresses(to: Path) -> None:
     """Raises BadValue for an address that is not of a bucket."""
     if ":/" in str(to) and not bucket_address(to):
         raise BadValue(
-            f"--to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, and"
-            f" {to} is another address",
+            f"--to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, but"
+            f" {to} is none of these",
             "name a server as in prefix+https://HOST/CHANNEL",
         )
 
@@ -83,7 +83,7 @@ def _refuse_of_servers(context: typer.Context, to: Path, *, is_signed: bool) -> 
     found = _typed_first(context, names)
     if found:
         raise BadValue(
-            f"{found} says nothing beside --to {to}, which is no server",
+            f"{found} has no effect with --to {to}, which is not a server",
             "leave it out, or name a server as in --to quetz+https://HOST/CHANNEL",
         )
 
@@ -93,7 +93,7 @@ def _refuse_of_folders(context: typer.Context, to: Path) -> None:
     found = _typed_first(context, ["exact", "keep", "keep_days", "sign_key"])
     if found:
         raise BadValue(
-            f"{found} says nothing beside --to {to}, which is a server",
+            f"{found} has no effect with --to {to}, which is a server",
             f"leave out {found}, or publish into a folder or a bucket",
         )
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 Keep = Annotated[
     bool,
-    typer.Option("--keep", help="Keep those of --channel, for all commands without a checkout."),
+    typer.Option(
+        "--keep", help="Remember the channels of --channel, for all commands without a checkout."
+    ),
 ]
 KeptBase = Annotated[
     str | None,
@@ -44,7 +46,7 @@ def doctor_command(
     keep: Keep = False,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Ask neither the package index nor a channel on a server."),
+        typer.Option("--offline", help="Do not contact the package index or channels on servers."),
     ] = False,
 ) -> None:
     """Say if this machine, or an environment, is as it should be, and what to do if it is not.
@@ -73,7 +75,7 @@ def doctor_command(
     """
     if keep and workspace().is_checkout:
         raise BadValue(
-            "commands in a checkout use the channel that it builds, and --keep says nothing there",
+            "commands in a checkout use the channel that it builds, so --keep has no effect there",
             "leave it out, and name another channel with --channel",
         )
     if prefix is None:
@@ -98,7 +100,7 @@ def _refuse_of_machine(given: Mapping[str, object]) -> None:
     typed = [option for option, value in given.items() if value]
     if typed:
         verb = "is" if len(typed) == 1 else "are"
-        cause = f"{listing(typed)} {verb} for this machine, and you named an environment"
+        cause = f"{listing(typed)} {verb} for this machine, but you named an environment"
         raise BadValue(cause, f"leave out {listing(typed)}, or the environment")
 
 
@@ -138,7 +140,7 @@ def _own_channels() -> tuple[tuple[str, ...], str]:
     own = own_channels()
     if own is None:
         return (), ""
-    source = f"kept in {own.source}" if own.is_kept else f"this ctk is from it: {own.source}"
+    source = f"kept in {own.source}" if own.is_kept else f"this ctk came from it: {own.source}"
     if own.base:
         source += f"; its base is {without_credentials(own.base)}"
     return own.channels, source

@@ -102,9 +102,11 @@ def create_command(
     place = Path(os.path.realpath(prefix))
     not_both("SPECS", "--file", specs and file)
     if environment and not file:
-        raise BadValue("--environment is about a file", "name it with --file")
+        raise BadValue("--environment applies to a file", "name it with --file")
     if not specs and not file:
-        raise BadValue("nothing is asked for", "name specs, as in cuda-core, or a file with --file")
+        raise BadValue(
+            "no packages are named", "name specs, as in cuda-core, or a file with --file"
+        )
 
     def create(wanted: list[str]) -> None:
         env.create_environment(wanted, place, stated, python, force=force, yes=yes)

@@ -33,7 +33,7 @@ Explain = Annotated[
 ]
 MustAgree = Annotated[
     bool,
-    typer.Option("--strict", help="Fail where metadata admits a GPU for which there is no code."),
+    typer.Option("--strict", help="Fail if metadata allows a GPU for which there is no code."),
 ]
 
 
@@ -189,15 +189,15 @@ def _metadata(subject: Subject) -> Iterable[str]:
         yield f"WRONG: {subject.wrong[0][0]}"
     elif subject.lacking:
         lacking = _words(subject, subject.lacking)
-        yield f"its metadata lets it be installed for {lacking} on purpose: {subject.exemption}"
+        yield f"its metadata also allows {lacking}, intentionally: {subject.exemption}"
     elif subject.runs:
-        yield f"its metadata admits {_words(subject, subject.promised)}: right"
+        yield f"its metadata allows {_words(subject, subject.promised)}: correct"
         runs = {*subject.gpus("native", "jit")}
         kept = sorted(runs.difference(subject.promised), key=subject.known.gpus.index)
         if kept:
             yield (
-                f"it would run on {_words(subject, kept)}, too, which its metadata, or its"
-                " toolkit's, does not admit"
+                f"it would also run on {_words(subject, kept)}, which its metadata or its"
+                " toolkit's does not allow"
             )
 
 

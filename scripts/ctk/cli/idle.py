@@ -104,11 +104,11 @@ def refuse_idle(context: Any) -> None:
         idle = rule.found(typed)
         if not idle:
             continue
-        verb = "says" if len(idle) == 1 else "say"
-        cause = f"{listing(idle)} {verb} nothing"
+        verb = "has" if len(idle) == 1 else "have"
+        cause = f"{listing(idle)} {verb} no effect"
         if rule.beside:
             raise BadValue(
-                f"{cause} beside {rule.beside}", f"leave out {rule.beside}, or {listing(idle)}"
+                f"{cause} with {rule.beside}", f"leave out {rule.beside}, or {listing(idle)}"
             )
         needed = listing([*rule.without], "or")
         raise BadValue(f"{cause} without {needed}", f"add {needed}, or leave out {listing(idle)}")

@@ -272,7 +272,7 @@ def _shared(
         bool, _flag("--json", help_="Print the result as one JSON document on stdout, errors too.")
     ] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help_="Print results and errors only.")] = False,
-    verbose: Annotated[bool, _flag("--verbose", "-v", help_="Say more of what happens.")] = False,
+    verbose: Annotated[bool, _flag("--verbose", "-v", help_="Print more details.")] = False,
     debug: Annotated[
         bool, _flag("--debug", help_="Show a traceback when something fails.")
     ] = False,
@@ -552,7 +552,7 @@ def _code() -> int:
     except CtkError as error:
         return _failed(error)
     except UnicodeEncodeError:  # a value, or the name of a file, of which rattler makes text
-        return _failed(BadValue("a value is no text in UTF-8", "write it in UTF-8"))
+        return _failed(BadValue("a value is not UTF-8 text", "write it in UTF-8"))
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of Rust
             raise

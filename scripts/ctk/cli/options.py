@@ -52,7 +52,7 @@ def refuse_address(folder: Path) -> None:
     """Raises BadValue for an address in the place of a folder."""
     if ":/" in str(folder):
         raise BadValue(
-            f"{folder} is an address, and a folder of this machine is wanted", "name the folder"
+            f"{folder} is an address, but this needs a folder on this machine", "name the folder"
         )
 
 
@@ -64,7 +64,7 @@ def refuse_versions(names: Sequence[str], several: str) -> None:
                 f"write several values as in {several}{name}, and a package of this version as"
                 f" NAME={name}"
             )
-            raise BadValue(f"{name} is a version, and the name of a package is wanted", step)
+            raise BadValue(f"{name} is a version, but this needs the name of a package", step)
 
 
 def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
@@ -75,8 +75,8 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     if files:
         raise _file_beside_specs(context, files[0])
     paths = [spec for spec in specs if _is_path(spec)]
-    # A name with a space is no spec either. Without one, the spec `cuda-core` may have a folder of
-    # that name here.
+    # A name with a space is not a spec either. Without one, the spec `cuda-core` may have a folder
+    # of that name here.
     paths += [spec for spec in specs if " " in spec and Path(spec, "conda-meta").is_dir()]
     if not paths:
         return specs
@@ -93,7 +93,7 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     is_recipe = path.endswith("recipe.yaml") or Path(path, "recipe.yaml").is_file()
     if not is_there and (is_recipe or not more):
         raise BadValue(
-            f"{path} is a path, and a spec is wanted",
+            f"{path} is a path, but this needs a spec",
             f"for a recipe: ctk build-recipe {shlex.quote(path)}",
         )
     note = Note.read(Path(path))
@@ -106,9 +106,9 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
         words = command + _folder_first(context, path, others)
     else:
         words = command + asked + more
-    article = "an" if is_there else "no"
-    cause = f"{path} is {article} environment, and a spec is wanted"
-    step = f"name what it shall have, as in `{shlex.join(words)}`"
+    verb = "is" if is_there else "is not"
+    cause = f"{path} {verb} an environment, but this needs a spec"
+    step = f"name the packages that it should have, as in `{shlex.join(words)}`"
     if name == "pack" and has:
         lost, more_steps = _lost_in_pack(has, path)
         cause, step = cause + lost, step + more_steps
@@ -116,7 +116,7 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
 
 
 def is_file(word: str) -> bool:
-    """Whether a word names a file that asks for packages, and is no spec."""
+    """Whether a word names a file that asks for packages, and is not a spec."""
     if not _FILE.search(word) or "::" in word:
         return False
     return not _MAY_BE_PACKAGE.fullmatch(word) or Path(word).is_file()
@@ -127,9 +127,9 @@ def _file_beside_specs(context: typer.Context, file: str) -> BadValue:
     command = {"create": "ctk env create --file {} --prefix ./my-env"}
     how = command.get(context.info_name or "", "ctk solve {}").format(shlex.quote(file))
     if context.info_name == "solve":
-        cause = f"{file} is a file, and stands beside specs"
+        cause = f"{file} is a file, which cannot be combined with specs"
         return BadValue(cause, f"write the specs into it, or ask for it alone: `{how}`")
-    return BadValue(f"{file} is a file, and a spec is wanted", f"type `{how}`")
+    return BadValue(f"{file} is a file, but this needs a spec", f"type `{how}`")
 
 
 def _is_path(spec: str) -> bool:
@@ -158,11 +158,11 @@ def _lost_in_pack(has: Installed, path: str) -> tuple[str, str]:
     others = [info.name.partition("-")[0] for info in has.of_pip if info not in infos]
     if not wheels and not others:
         return "", ""
-    lost = f"; what pip installed there is in no pack: {listing([*wheels, *others], most=4)}"
+    lost = f"; a pack does not contain what pip installed: {listing([*wheels, *others], most=4)}"
     if not wheels or not any(record["name"] == "pip" for record in has.records.values()):
-        return lost, "; and carry its wheels beside it, from where you had them"
+        return lost, "; then copy its wheels with the pack, from where you got them"
     pip = f"ctk env run {shlex.quote(path)} -- python -m pip download --no-deps -d wheels"
-    return lost, f"; and carry the wheels beside it: `{pip} {shlex.join(wheels)}`"
+    return lost, f"; then copy the wheels with the pack: `{pip} {shlex.join(wheels)}`"
 
 
 Releases = Annotated[
@@ -413,7 +413,7 @@ class BuildOptions:
         typer.Option(
             "--format",
             help=(
-                "Of --dry-run: github prints a job matrix, gitlab a child pipeline, by default of"
+                "With --dry-run: github prints a job matrix, gitlab a child pipeline, by default of"
                 " all platforms."
             ),
         ),
@@ -504,19 +504,19 @@ class PublishOptions:
     new: Annotated[
         bool,
         typer.Option(
-            "--new", help="Of a server: the channel has no index yet, so no name is taken in it."
+            "--new", help="For a server: the channel has no index yet, so no name is taken in it."
         ),
     ] = False
     wait: Annotated[
         int,
-        typer.Option(min=0, help="Of a server: seconds in which it must list what it was sent."),
+        typer.Option(min=0, help="For a server: seconds in which it must list what it was sent."),
     ] = 60
     exact: Annotated[
         bool,
         typer.Option(
             "--exact",
             help=(
-                "Of a folder or a bucket: packages that FOLDER lacks leave the index, and are"
+                "For a folder or a bucket: packages that FOLDER lacks leave the index, and are"
                 " deleted later."
             ),
         ),
@@ -525,31 +525,31 @@ class PublishOptions:
         bool,
         typer.Option(
             "--skip-taken",
-            help="Leave out packages whose names have other content there, and publish the rest.",
+            help="Skip packages whose names are taken by other content there; publish the rest.",
         ),
     ] = False
     keep: Annotated[
         int,
-        typer.Option(min=2, help="Of a folder or a bucket: states that can be returned to."),
+        typer.Option(min=2, help="For a folder or a bucket: states that can be returned to."),
     ] = 10
     keep_days: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Of a folder or a bucket: days that a package stays after the last such state.",
+            help="For a folder or a bucket: days that a package stays after the last such state.",
         ),
     ] = 7
     attest: Annotated[
         bool,
         typer.Option(
-            "--attest", help="With a signed attestation of the CI job that built the packages."
+            "--attest", help="Attach a signed attestation by the CI job that built the packages."
         ),
     ] = False
     sign_key: Annotated[
         Path | None,
         typer.Option(
             help=(
-                "Of a folder or a bucket, with --url: an attestation by this private key (PEM);"
+                "For a folder or a bucket, with --url: an attestation by this private key (PEM);"
                 " CTK_KEY_PASSWORD has its password."
             ),
         ),
@@ -646,7 +646,7 @@ class CheckOptions:
         ),
     ] = None
     url: Annotated[
-        str | None, typer.Option(help="URL of the channel, for which its attestations must be.")
+        str | None, typer.Option(help="URL of the channel that its attestations must name.")
     ] = None
     identity: Annotated[
         str | None,

@@ -28,9 +28,7 @@ def add_command(
     ] = None,
     newer: Annotated[
         bool,
-        typer.Option(
-            "--newer", help="Whatever the index has newer and whole, instead of naming releases."
-        ),
+        typer.Option("--newer", help="Add every newer release that is complete on the index."),
     ] = False,
     write_: Write = False,
 ) -> None:
@@ -85,7 +83,7 @@ def measure_command(
     ] = None,
     write_: Write = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure also what is measured already.")
+        bool, typer.Option("--again", help="Measure again what is already measured.")
     ] = False,
 ) -> None:
     """Measure the facts of releases from their artefacts.
@@ -115,7 +113,7 @@ def check_command(
     base: Annotated[
         str | None,
         typer.Option(
-            help="Look also what packages of a channel such as conda-forge are compiled with."
+            help="Also check which toolkits a channel such as conda-forge compiles packages with."
         ),
     ] = None,
 ) -> None:

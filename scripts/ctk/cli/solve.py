@@ -251,7 +251,7 @@ class ModeOptions:
         of_file = self.environment or self.new
         if of_file and not files:
             step = "name the file, as in `ctk solve environment.yml`"
-            raise BadValue("--environment and --write are about a file", step)
+            raise BadValue("--environment and --write apply to a file", step)
         others = self.is_everywhere or self.prefix or machine.python
         not_both("a file", "--everywhere, --pin, --prefix or --python", files and others)
         if len(files) > 1 and (of_file or machine.is_fleet):

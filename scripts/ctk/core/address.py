@@ -192,7 +192,7 @@ def _logins() -> dict[str, Any]:
     """Host -> its login, as in the file that ``RATTLER_AUTH_FILE`` names; nothing without a file.
 
     Raises:
-        BadValue: It is no file of logins; nothing of its content is printed.
+        BadValue: It is not a file of logins; nothing of its content is printed.
     """
     name = os.environ.get(_AUTH, "")
     if not name or not os.path.lexists(name):
@@ -205,7 +205,7 @@ def _logins() -> dict[str, Any]:
         step = (
             f'write one as in {{"conda.example.org": {{"BearerToken": "..."}}}}, or `unset {_AUTH}`'
         )
-        raise BadValue(f"{name}, which {_AUTH} names, is no file of logins", step)
+        raise BadValue(f"{name}, which {_AUTH} names, is not a file of logins", step)
     return known
 
 

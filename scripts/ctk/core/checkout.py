@@ -234,12 +234,12 @@ def channel_missing(*places: object) -> ChannelMissing:
 def known_workspace() -> Workspace:
     """`workspace`, for commands that need what is known of releases.
 
-    BadValue if ``CTK_ROOT`` is no checkout.
+    BadValue if ``CTK_ROOT`` is not a checkout.
     """
     where = workspace()
     if where.is_checkout and not _has_parts(where):
         raise BadValue(
-            f"CTK_ROOT={os.environ['CTK_ROOT']} is no checkout: it has no recipes and no variants",
+            f"CTK_ROOT={os.environ['CTK_ROOT']} is not a checkout: it has no recipes or variants",
             "name a checkout with it, or unset it: the default is the checkout that ctk was"
             " installed from",
         )
@@ -250,7 +250,7 @@ def checkout() -> Workspace:
     """`workspace`, for commands that need recipes and locks.
 
     Raises:
-        BadValue: ``CTK_ROOT`` is no checkout.
+        BadValue: ``CTK_ROOT`` is not a checkout.
         NotReady: This package was installed without one.
     """
     where = known_workspace()
@@ -379,8 +379,8 @@ def settings(root: Path) -> Settings:
     """The settings of a checkout; the defaults without a ``pyproject.toml``.
 
     Raises:
-        BadValue: The file is no TOML, or the table has unknown keys or values; all problems are
-            listed.
+        BadValue: The file is not valid TOML, or the table has unknown keys or values; all
+            problems are listed.
     """
     import tomllib
 
@@ -389,7 +389,7 @@ def settings(root: Path) -> Settings:
     file = root / "pyproject.toml"
     if file.exists() and not file.is_file():  # a pipe would be waited for
         raise BadValue(
-            "pyproject.toml cannot be read: it is no file",
+            "pyproject.toml cannot be read: it is not a file",
             "put the file in its place, or remove it",
         )
     try:

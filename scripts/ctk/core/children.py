@@ -124,7 +124,7 @@ def run_program(
     cwd: Path | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """`run_bytes` with the output as text; what is no UTF-8 is replaced."""
+    """`run_bytes` with the output as text; what is not UTF-8 is replaced."""
     done = run_bytes(words, env=env, cwd=cwd, timeout=timeout)
     out, err = (output.decode("utf-8", "replace") for output in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)

@@ -140,7 +140,7 @@ class Unsolvable(CtkError, exit_code=10):
     """No set of packages satisfies the request.
 
     `ctk build-recipe`: the environment to build in has no solution (this machine may lack a
-    compiler), no build fits a driver, or a package can be installed on no machine.
+    compiler), no build fits a driver, or a package cannot be installed on any machine.
     """
 
     def __init__(self, cause: str, step: str = "", solver: str = "", kind: str = "") -> None:
@@ -290,8 +290,8 @@ class WouldLose(CtkError, exit_code=36):
 class FileUnreadable(CtkError, exit_code=37):
     """A file that asks for packages cannot be read: line and reason are named.
 
-    There is none, it may not be read, is cut off, is no UTF-8 text, or has none of the formats that
-    are read (`ctk.envfile.model.Format`).
+    There is no such file, you may not read it, it is truncated, it is not UTF-8 text, or its
+    format is not supported (`ctk.envfile.model.Format`).
     """
 
 

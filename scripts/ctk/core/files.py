@@ -97,7 +97,7 @@ class NotPlain(OSError):
     """What should be a file is a pipe, a device or a socket."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(errno.EINVAL, "it is a pipe, a device or a socket, and no file", path)
+        super().__init__(errno.EINVAL, "it is a pipe, a device or a socket, not a file", path)
 
 
 def open_plain(path: Path) -> BufferedReader:

@@ -21,18 +21,18 @@ def wrong_with(path: object) -> str:
     The answer is the same on every system: a path that leads out on Windows only is wrong, too.
     """
     if not isinstance(path, str):
-        return "it is no text"
+        return "it is not text"
     if "\0" in path:
         return "it has a null character"
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        return "no file can have this name"
+        return "a file cannot have this name"
     parts = _SEPARATORS.split(path)
     if ".." in parts:
-        return "it leads out by `..`"
+        return "it leads outside through `..`"
     if not {*parts} - {"", "."}:
-        return "it names no file"
+        return "it does not name a file"
     if not parts[0] or _DRIVE.match(path):
         return "it is absolute"
     return ""

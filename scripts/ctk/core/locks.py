@@ -54,7 +54,7 @@ def alone(file: Path, where: str, say: Callable[[str], None]) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            say(f"another run is at work {where}; waiting for it to end")
+            say(f"another run is at work {where}; waiting for it")
             lock.acquire()
     try:
         yield

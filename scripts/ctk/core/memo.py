@@ -1,6 +1,6 @@
 """Notes: values that a run computed, kept for later runs by a digest of what decides them.
 
-A note that is missing, damaged or cannot be written is no error: its value is computed again.
+A note that is missing, damaged or cannot be written is not an error: its value is computed again.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def hide(secret: str, user: str = "") -> None:
 def hide_address(address: str) -> None:
     """Registers the secrets of an address: login, token, values of its query.
 
-    Of a text that is no address, it takes what precedes the last ``@`` for a login. A name or a
+    Of a text that is not an address, it takes what precedes the last ``@`` for a login. A name or a
     folder has no secret.
     """
     for text in {address, unquote(address), unicodedata.normalize("NFKC", unquote(address))}:
@@ -103,7 +103,7 @@ def _hide_login(login: str) -> None:
 def hide_environment(variables: Mapping[str, str]) -> None:
     """Registers the secrets in environment variables: of addresses, and tokens by their names.
 
-    A path, an address or a switch is no token, whatever its variable is called.
+    A path, an address or a switch is not a token, whatever its variable is called.
     """
     for name, value in variables.items():
         if "@" in value:

@@ -294,7 +294,7 @@ def _breaks(difference: ReleaseDifference) -> Iterator[Break]:
         there.setdefault(change.platform, set()).update(change.new.sonames or ())
     for change in difference.components:
         if change.old.versions and not change.new.versions:
-            yield Break("component", change.platform, change.name, "not published any more")
+            yield Break("component", change.platform, change.name, "no longer published")
         for soname in change.removed:
             if soname not in there[change.platform] and not _serves_minor(
                 soname, difference.old.minor

@@ -72,7 +72,7 @@ def _names(files: Sequence[Path]) -> str:
 def _files(environment: Examined) -> Finding:
     """Programs fail later if files are missing or changed, or if `ctk env create` was stopped."""
     has, note = environment.has, Note.read(environment.prefix)
-    whole = f"of {count(len(has.records), 'package')}, as they were installed"
+    whole = f"those of {count(len(has.records), 'package')} are as installed"
     if note and environment.is_stopped:
         cause = "the run that made this environment was stopped, or is at work now"
         return problem(cause, note.again(environment.prefix))
@@ -105,7 +105,7 @@ def _moved(environment: Examined) -> Finding:
     if environment.note:
         return problem(cause, environment.note.again(environment.prefix))
     step = repair.move_back(environment, old)
-    return problem(cause, step or "make it again in a new folder")
+    return problem(cause, step or "create it again in a new folder")
 
 
 def _replaced_by_pip(environment: Examined) -> set[str]:
@@ -125,14 +125,14 @@ def wheels_of_pip(environment: Examined) -> Finding:
     """cuda.pathfinder loads the libraries of NVIDIA's wheels in place of conda's."""
     number = count(len(environment.nvidia_wheels), "wheel")
     if not environment.nvidia_wheels:
-        return ok("none of NVIDIA's")
+        return ok("none from NVIDIA")
     if not any(name.startswith("cuda") for name in environment.by_name):
-        return ok(f"{number} of NVIDIA's, no CUDA of conda's beside them")
+        return ok(f"{number} from NVIDIA, and no CUDA packages of conda")
     beside = [_in_place_of(wheel, environment) for wheel in environment.nvidia_wheels]
     steps = repair.uninstall(environment, environment.nvidia_wheels)
     return problem(
-        f"beside conda's CUDA: {listing(beside, most=_SHOWN)}",
-        " && ".join(steps) or "make it again in a new folder",
+        f"together with CUDA packages of conda: {listing(beside, most=_SHOWN)}",
+        " && ".join(steps) or "create it again in a new folder",
     )
 
 
@@ -167,7 +167,7 @@ def _variables(environment: Examined) -> Finding:
         if toolkit and not is_in(toolkit, environment.prefix):
             found.append((name, f"{name}={toolkit}"))
     if not found:
-        return ok("none that leads elsewhere")
+        return ok("none leads to another CUDA")
     names = dict.fromkeys(name for name, _ in found)
     return missing("; ".join(words for _, words in found), f"unset {' '.join(names)}")
 
@@ -209,7 +209,7 @@ def _agreement(environment: Examined) -> Finding:
         return problem(_first(unmet), environment.note.again(environment.prefix))
     if unmet:
         return problem(_first(unmet), environment.install(*sorted(names)[:_NAMED]))
-    return ok(f"what {count(len(environment.packages), 'package')} ask for is there")
+    return ok(f"those of {count(len(environment.packages), 'package')} are met")
 
 
 def _unmet(package: InstalledPackage, spec: str, environment: Examined) -> str:
@@ -217,10 +217,10 @@ def _unmet(package: InstalledPackage, spec: str, environment: Examined) -> str:
     name = spec_name(spec)
     other = environment.by_name.get(name)
     if other is not None:
-        return "" if _matches(spec, other.record) else f"and there is {other}"
+        return "" if _matches(spec, other.record) else f"but {other} is installed"
     is_conditional = "when=" in spec or "; if " in spec
     is_needed = spec in package.depends and not name.startswith("__") and not is_conditional
-    return "which is not there" if is_needed and not environment.has.broken else ""
+    return "which is not installed" if is_needed and not environment.has.broken else ""
 
 
 @look_at(Examined, "glibc")
@@ -228,15 +228,15 @@ def _glibc_is_new_enough(environment: Examined) -> Finding:
     """Programs that need a newer glibc than the machine's do not start."""
     subdir = environment.machine.subdir
     if subdir != this_platform() and not is_glibc_stated():
-        return ok(f"of a {subdir} machine, not of this one")
+        return ok(f"not checked: the environment is for {subdir}")
     have = glibc_of(subdir)
     floors = {f"{p.name} {p.version}": glibc_floor(p.depends) for p in environment.packages}
     newer = {name: floor for name, floor in floors.items() if have and floor and older(have, floor)}
     if newer:
         text = f"{glibc_needs(newer)}, and {glibc_in_words(subdir)}"
-        step = "make it again from packages for older systems: of conda-forge, or made here"
+        step = "create it again with packages for older systems, from conda-forge or built here"
         return problem(text, step)
-    return ok(f"{glibc_in_words(subdir)}, which is new enough" if have else "not of Windows")
+    return ok(f"{glibc_in_words(subdir)}, which is new enough" if have else "not used on Windows")
 
 
 @look_at(Examined, "driver")
@@ -305,7 +305,7 @@ def _native_toolkit(environment: Examined) -> Finding:
     toolkit, fit = environment.toolkit, environment.fit
     driver, arch = environment.machine.driver, environment.machine.arch
     if toolkit is None:
-        return ok("no CUDA toolkit in it")
+        return ok("no CUDA toolkit")
     text = f"toolkit {toolkit.version} {fit}".rstrip()
     if not driver or fit == "native":
         records = [package.record for package in environment.packages]
@@ -319,7 +319,8 @@ def _native_toolkit(environment: Examined) -> Finding:
     if fit == "compat" and limit is None and knows_gpu:
         step = environment.install(f"cuda-version={toolkit.version}=native_*")
         return missing(
-            f"{text}, where the driver takes it native: an update may bring a newer one", step
+            f"{text}, though the driver takes the native build: an update may bring a newer one",
+            step,
         )
     return ok(text)
 
@@ -338,12 +339,15 @@ def _nvjitlink_is_of_the_toolkit(environment: Examined) -> Finding:
     if left is None:
         return ok(own.version)
     text = (
-        f"{left.version}, beside toolkit {toolkit.version}, and nothing that is there or was asked"
-        " for needs that"
+        f"{left.version}, but the toolkit is {toolkit.version}, and no installed or requested"
+        " package needs that version"
     )
     spec = f"libnvjitlink={toolkit.version}"
     look = shlex.join(["ctk", "solve", spec, "--prefix", str(environment.prefix)])
-    step = own_nvjitlink(environment, spec) or f"`{look}` says if the toolkit's own can be had"
+    step = (
+        own_nvjitlink(environment, spec)
+        or f"`{look}` says whether the toolkit's own can be installed"
+    )
     driver = environment.machine.driver
     is_refused = driver is not None and older(driver, left.minor)
     return problem(text, step) if is_refused else missing(text, step)

@@ -202,7 +202,7 @@ def _disk(where: Where) -> Finding:
         return problem(f"{place} cannot be written: {error.strerror}", STEP_TO_WRITE)
     text = f"{free / 1e9:.1f} GB are free"
     if free < LEAST_FREE and not where.workspace.channel.exists():
-        return problem(f"{text}, and the first build takes {LEAST_FREE / 1e9:.0f} GB", "free some")
+        return problem(f"{text}, but the first build needs {LEAST_FREE / 1e9:.0f} GB", "free some")
     return ok(text)
 
 
@@ -329,8 +329,8 @@ def driver_at_fault(state: DriverState) -> Finding | None:
     version = f" for CUDA {seen.version}" if seen.version else ""
     if state.limit is Limit.NO_DEVICE:
         cause = (
-            f"a driver{version} is installed, and no GPU is here: {_failure(seen)}, and there is no"
-            " /dev/nvidiactl"
+            f"a driver{version} is installed, but no GPU was found: {_failure(seen)}, and there is"
+            " no /dev/nvidiactl"
         )
         return problem(
             cause,

@@ -61,9 +61,11 @@ def refuse_other_folder(prefix: Path) -> None:
     step = "name a new or empty folder, or an environment"
     there = next(place for place in (prefix, *prefix.parents) if place.exists())
     if not there.is_dir():
-        raise BadValue(f"{there} is a file: no environment can be at {prefix}", step)
+        raise BadValue(f"{there} is a file, so no environment can be created at {prefix}", step)
     if there == prefix and not (prefix / "conda-meta").is_dir() and any(prefix.iterdir()):
-        raise BadValue(f"{prefix} holds files and is no environment: it has no conda-meta", step)
+        raise BadValue(
+            f"{prefix} contains files but is not an environment: it has no conda-meta", step
+        )
 
 
 def refuse_missing(prefix: Path) -> None:
@@ -82,8 +84,8 @@ def refuse_missing(prefix: Path) -> None:
     else:
         reason = "is not there"
     place = "./my-env" if prefix.exists() else shlex.quote(str(prefix))
-    step = f"name one, or make one: `ctk env create cuda-core --prefix {place}`"
-    raise BadValue(f"{prefix} is no environment: it {reason}", step)
+    step = f"name one, or create one: `ctk env create cuda-core --prefix {place}`"
+    raise BadValue(f"{prefix} is not an environment: it {reason}", step)
 
 
 def refuse_unfinished(prefix: Path) -> None:
@@ -95,7 +97,7 @@ def refuse_unfinished(prefix: Path) -> None:
     refuse_missing(prefix)
     note = Note.read(prefix)
     if note and note.asked and not note.stamp:
-        cause = f"{prefix} is half made: the run that makes it was stopped, or is at work now"
+        cause = f"{prefix} is incomplete: the run that creates it was stopped, or is still at work"
         raise BadValue(cause, f"wait for that run, or `{note.again(prefix)}`")
 
 

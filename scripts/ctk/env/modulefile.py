@@ -102,7 +102,7 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
         place = folder / path
         if place.exists() and not force and place.read_bytes() != text.encode():
             raise BadValue(
-                f"{place} is there already, with other content",
+                f"{place} already exists with other content",
                 "name another version, or replace it with --force",
             )
     written = []

@@ -34,7 +34,7 @@ _WRITTEN = ("conda-meta/history", "bin/activate")
 _LISTS = ("info/paths.json", "info/link.json")
 _ENDING = re.compile(r"\.(conda|tar\.bz2)$")
 NEW_FOLDER = (
-    "make it again in a new folder, and let no client change or remove packages in this one"
+    "create it again in a new folder, and let no client change or remove packages in this one"
 )
 """The next step for an environment that reaches outside."""
 
@@ -51,7 +51,7 @@ def reaching_out(prefix: Path, records: Mapping[Path, Mapping[str, Any]]) -> lis
         identity = "-".join(str(record.get(key)) for key in ("name", "version", "build"))
         names = [identity, record.get("fn") or identity]
         unfit = [str(name) for name in names if not is_file_name(name)]
-        wrong = dict.fromkeys(unfit, "no file can have this name")
+        wrong = dict.fromkeys(unfit, "a file cannot have this name")
         paths = _paths(record)
         wrong |= outside(prefix, paths) | _of_clients(paths)
         found += [f"{shown(file.name)} names {words}" for words in _in_words(wrong)]
@@ -82,7 +82,7 @@ def _paths(record: Mapping[str, Any]) -> list[object]:
 
 def _of_clients(paths: Iterable[object]) -> dict[str, str]:
     named = [path for path in map(str, paths) if _OF_CLIENTS.fullmatch(posixpath.normpath(path))]
-    return dict.fromkeys(named, "it is no file of a package")
+    return dict.fromkeys(named, "it is not a file of a package")
 
 
 def refuse_reaching_out(prefix: Path, records: Mapping[Path, Mapping[str, Any]]) -> None:
@@ -188,7 +188,7 @@ def _metadata(record: RepoDataRecord, cache: Path) -> dict[str, bytes]:
     """The files under info/ of a package in a folder, or of one that is unpacked.
 
     Raises:
-        AuditFailed: The file is no readable package.
+        AuditFailed: The file is not a readable package.
     """
     address = urlsplit(record.url)
     file = Path(unquote(address.path))

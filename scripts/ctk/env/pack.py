@@ -103,7 +103,7 @@ def refuse_order(order: PackOrder, subdir: str) -> None:
     present = [path.name for path in order.present()]
     if present and not order.force:
         step = "name another file, or replace them with --force"
-        raise BadValue(f"{', '.join(present)}: there already in {order.file.parent}", step)
+        raise BadValue(f"{order.file.parent} already has {', '.join(present)}", step)
 
 
 def pack(
@@ -121,7 +121,7 @@ def pack(
     packages and requests give equal files. The files get their names when all of them are complete.
     """
     if pick.record("python") is None:
-        why = "the environment has no Python, which writes its path into it where it is unpacked"
+        why = "the environment has no Python, which is needed where it is unpacked"
         raise BadValue(why, "ask for python as well")
     # A folder on the disk of the package cache, for hard links, and a folder beside the files,
     # which are only renamed.

@@ -53,7 +53,7 @@ def refuse_loss(
     """
     if terms.since is not None and terms.since != installed.packages.keys():
         raise Busy(
-            f"another run has just changed {installed.prefix}, and nothing was changed by this one",
+            f"another run has just changed {installed.prefix}; this run changed nothing",
             "type it again",
         )
     if terms.force:
@@ -75,7 +75,7 @@ def _refuse_packages_of_others(
     if not others:
         return
     lost = [title for key, title in installed.packages.items() if key not in ours | kept]
-    consequence = "and is of another tool"
+    consequence = "and belongs to another tool"
     if lost:
         consequence = f"and would lose {listing(sorted(lost), most=_SHOWN)}"
     raise BadValue(
@@ -90,7 +90,7 @@ def _refuse_smaller_request(
 ) -> None:
     """Refuses a request that leaves out what was asked for before, if packages would go with that.
 
-    A package also goes where another version no longer needs it: that is no loss.
+    A package also goes where another version no longer needs it: that is not loss.
     """
     specs = Note((), tuple(asked)).specs
     now = {spec_name(spec) for spec in specs}
@@ -112,7 +112,7 @@ def _refuse_smaller_request(
         f" now: {listing(titles, most=_SHOWN)}"
     )
     more = [spec for spec in specs if spec_name(spec) not in before]
-    step = "to let them go, type it again with --yes"
+    step = "to let them go, run it again with --yes"
     if more:
         add = shlex.join(["ctk", "env", "add", str(installed.prefix), *more])
         step = f"to keep them and have more: `{add}`; {step}"

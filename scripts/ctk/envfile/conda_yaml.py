@@ -24,11 +24,11 @@ def read_environment(source: Source) -> EnvironmentFile:
     conda itself does not.
 
     Raises:
-        FileUnreadable: It is no YAML, or not of the form that conda reads.
+        FileUnreadable: It is not valid YAML, or not of the form that conda reads.
     """
     root = compose(source)
     if not isinstance(root, MappingNode):
-        raise source.error(_line(root), "it is no mapping with `dependencies:`", _STEP)
+        raise source.error(_line(root), "it is not a mapping with `dependencies:`", _STEP)
     keys = _entries(source, root)
     if "dependencies" not in keys:
         raise source.error(0, "it has no `dependencies:`", _STEP)
@@ -46,23 +46,25 @@ def compose(source: Source) -> Node | None:
     """The nodes of a YAML text, which know their lines; None if it has comments only.
 
     Raises:
-        FileUnreadable: It is no YAML.
+        FileUnreadable: It is not valid YAML.
     """
     try:
         node: Node | None = YAML(typ="safe").compose(source.text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
-        raise source.error(line, f"it is no YAML: {error.problem or error.context}") from None
+        raise source.error(
+            line, f"it is not valid YAML: {error.problem or error.context}"
+        ) from None
     except ReaderError as error:
         line = source.text.count("\n", 0, error.position) + 1
-        raise source.error(line, f"it is no YAML: {error.reason}") from None
+        raise source.error(line, f"it is not valid YAML: {error.reason}") from None
     except RecursionError:
         reason = "it is nested too deeply"
         raise source.error(0, reason, "name a file that lists packages") from None
     except (YAMLError, ValueError, AttributeError, TypeError) as error:
         # ruamel lets errors of Python out of texts with several faults.
-        raise source.error(0, f"it is no YAML: {type(error).__name__}: {error}") from None
+        raise source.error(0, f"it is not valid YAML: {type(error).__name__}: {error}") from None
     return node
 
 
@@ -104,7 +106,7 @@ class _Reader(Collected):
     def _read_pip(self, node: Node) -> None:
         for item in _items(self._source, node, "pip"):
             if not isinstance(item, ScalarNode):
-                raise self._source.error(_line(item), "an entry of `pip:` is no text", _STEP)
+                raise self._source.error(_line(item), "an entry of `pip:` is not text", _STEP)
             if text := _text(item):
                 self.add_pip(text, _line(item), self._subdirs(item))
 
@@ -135,10 +137,10 @@ def _entries(source: Source, mapping: MappingNode) -> dict[str, Node]:
     entries: dict[str, Node] = {}
     for key, value in mapping.value:
         if not isinstance(key, ScalarNode):
-            raise source.error(_line(key), "a key is no text", _STEP)
+            raise source.error(_line(key), "a key is not text", _STEP)
         name = str(key.value)
         if name in entries:
-            reason = f"`{shown(name)}:` is there for the second time"
+            reason = f"`{shown(name)}:` is there twice"
             raise source.error(_line(key), reason, "put all entries below one of them")
         entries[name] = value
     return entries
@@ -148,12 +150,12 @@ def _items(source: Source, node: Node, name: str) -> list[Node]:
     """The items of a list; none of an empty entry.
 
     Raises:
-        FileUnreadable: It is no list.
+        FileUnreadable: It is not a list.
     """
     if isinstance(node, ScalarNode) and not _text(node):
         return []
     if not isinstance(node, SequenceNode):
-        reason = f"`{name}:` is no list"
+        reason = f"`{name}:` is not a list"
         raise source.error(
             _line(node), reason, f"write each entry of `{name}:` below it as `- ...`"
         )
@@ -167,6 +169,6 @@ def _texts(source: Source, node: Node | None, name: str) -> list[str]:
     found = []
     for item in _items(source, node, name):
         if not isinstance(item, ScalarNode):
-            raise source.error(_line(item), f"an entry of `{name}:` is no text", _STEP)
+            raise source.error(_line(item), f"an entry of `{name}:` is not text", _STEP)
         found.append(_text(item))
     return [text for text in found if text]

@@ -59,7 +59,7 @@ def read_explicit(source: Source) -> EnvironmentFile:
         else:
             found.add_conda(text, number)
     if not found.lines:
-        raise source.error(0, "no line of it is a package that conda reads")
+        raise source.error(0, "none of its lines is a package that conda can read")
     subdirs = _PLATFORM.findall(source.text) or _SUBDIR.findall(source.text)
     channels = dict.fromkeys(line.channel for line in found.lines if line.channel)
     platforms = tuple(dict.fromkeys(subdirs))

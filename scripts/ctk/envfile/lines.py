@@ -21,7 +21,7 @@ from ctk.envfile.subdirs import SUBDIRS, in_all, of_marker
 from ctk.package.records import match_spec
 
 _MOST_NOTES = 20
-_LONGEST = 1000  # characters of a spec or requirement, without its hashes: more is no package
+_LONGEST = 1000  # characters of a spec or requirement, without its hashes: more is not a package
 _SHOWN = 80  # characters of a line in a note
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 _ARCHIVE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)(?:\.conda|\.tar\.bz2)")
@@ -44,7 +44,7 @@ _INCLUDES = {
 
 @dataclass
 class Collected:
-    """The lines of a part of a file, and notes about what is no line.
+    """The lines of a part of a file, and notes about what is not a line.
 
     A text that neither conda nor pip reads is a line if it begins with a name, as ``jax[cuda12]``
     among conda's packages does; else it is a note. It is never an error of the file: the other
@@ -57,7 +57,7 @@ class Collected:
     def add(self, line: Line | None, number: int, text: str) -> None:
         """Adds a line, or a note about its text if there is none."""
         if line is None:
-            self.note(number, f"`{shown(text)}` is no package that conda or pip reads")
+            self.note(number, f"`{shown(text)}` is not a package that conda or pip can read")
         else:
             self.lines.append(line)
 

@@ -60,7 +60,7 @@ def _load(source: Source) -> LockFile:
         first, *_ = str(error).splitlines() or [type(error).__name__]
         place = re.search(r"\bline (\d+)", str(error))
         line = int(place[1]) if place else 0
-        raise source.error(line, f"it is no lock that rattler reads: {first}", _REMAKE) from None
+        raise source.error(line, f"rattler cannot read it as a lock: {first}", _REMAKE) from None
 
 
 class _Places:
@@ -158,7 +158,7 @@ def read_pylock(source: Source) -> EnvironmentFile:
     """A pylock.toml.
 
     Raises:
-        FileUnreadable: It is no TOML, or breaks the standard of these files.
+        FileUnreadable: It is not valid TOML, or breaks the standard of these files.
     """
     toml = read_toml(source)
     try:
@@ -167,7 +167,7 @@ def read_pylock(source: Source) -> EnvironmentFile:
         raise source.error(toml.line(("lock-version",)), str(error), _REMAKE) from None
     except PylockValidationError as error:
         number = toml.line(_path_of(error.context or ""))
-        raise source.error(number, f"it is no pylock.toml: {error}", _REMAKE) from None
+        raise source.error(number, f"it is not a pylock.toml: {error}", _REMAKE) from None
     locked = []
     for index, package in enumerate(lock.packages):
         path = ("packages", index, "name")

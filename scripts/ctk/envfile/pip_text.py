@@ -24,7 +24,7 @@ def read_requirements(source: Source) -> EnvironmentFile:
     for number, text in logical_lines(source.text):
         found.add_pip(text, number)
     if not found.lines and found.notes and not _has_option(source.text):
-        raise source.error(0, "no line of it is a package that pip reads")
+        raise source.error(0, "none of its lines is a package that pip can read")
     environment = FileEnvironment("", tuple(found.lines))
     notes = first_notes(found.notes)
     return EnvironmentFile(source.path, Format.REQUIREMENTS, source.text, (environment,), notes)

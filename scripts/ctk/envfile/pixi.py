@@ -61,7 +61,7 @@ def read_pixi(source: Source) -> EnvironmentFile:
     """A pixi.toml.
 
     Raises:
-        FileUnreadable: It is no TOML, or a table or value has another type than pixi's.
+        FileUnreadable: It is not valid TOML, or a table or value has another type than pixi's.
     """
     workspace = Workspace(read_toml(source), ())
     environments = workspace.environments({})

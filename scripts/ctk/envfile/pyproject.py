@@ -28,7 +28,7 @@ def read_pyproject(source: Source) -> EnvironmentFile:
     or group besides.
 
     Raises:
-        FileUnreadable: It is no TOML, names no packages, or a table or value has a wrong type.
+        FileUnreadable: It is not valid TOML, names no packages, or has a value of a wrong type.
     """
     toml = read_toml(source)
     toml.table(("project",))

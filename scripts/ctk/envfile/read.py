@@ -97,7 +97,7 @@ def format_of(source: Source) -> Format:
     if found is None and suffix not in (".toml", ".yml", ".yaml"):
         found = _format_by_content(source.text)
     if found is None:
-        raise source.error(0, "it has none of the formats that are read", FORMATS)
+        raise source.error(0, "its format is not supported", FORMATS)
     return found
 
 

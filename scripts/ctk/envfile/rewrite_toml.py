@@ -162,7 +162,7 @@ def _checked(text: str) -> str:
     """The text itself.
 
     Raises:
-        BadValue: It is no TOML: a table in braces cannot get another one from below.
+        BadValue: It is not valid TOML: a table in braces cannot get another one from below.
     """
     try:
         tomlkit.parse(text)
@@ -182,7 +182,7 @@ def _read(file: EnvironmentFile) -> _Manifest:
     try:
         data = tomlkit.parse(text).unwrap()
     except ParseError as error:
-        raise BadValue(f"the file is no TOML: {error}", "correct it by hand first") from None
+        raise BadValue(f"the file is not valid TOML: {error}", "correct it by hand first") from None
     root: TomlPath = ("tool", "pixi") if file.format is Format.PYPROJECT else ()
     spans = spans_of(text)
     at_line: dict[int, list[TomlPath]] = {}
@@ -204,7 +204,7 @@ def _path_of(manifest: _Manifest, line: Line) -> TomlPath:
     """
     path = _find(manifest, line)
     if path is None:
-        cause = f"line {line.number} is no dependency that can be edited: {line.text}"
+        cause = f"line {line.number} is not a dependency that can be edited: {line.text}"
         raise BadValue(cause, "edit it by hand, and run the command again")
     return path
 

@@ -120,7 +120,7 @@ def _read(text: str) -> _Document:
     try:
         root = YAML(typ="safe").compose(text)
     except YAMLError as error:
-        raise BadValue(f"the file is no YAML: {error}", "correct it by hand first") from None
+        raise BadValue(f"the file is not valid YAML: {error}", "correct it by hand first") from None
     pairs = root.value if isinstance(root, MappingNode) else []
     return _Document(text, {key.value: (key, value) for key, value in pairs})
 

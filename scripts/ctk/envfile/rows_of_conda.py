@@ -31,8 +31,8 @@ _FRAMEWORKS_OF_PIP = frozenset(("jax", "jaxlib", "tensorflow", "torch"))
 # Its packages have the version of the whole toolkit; conda-forge has them of each patch.
 _WHOLE_TOOLKIT = "cuda-toolkit"
 _OLDEST_MAJOR = "12"
-_CUDA_11_ENDED = "CUDA 11 ended: the packages of today are for CUDA 12 and 13"
-_OF_CUDA_11 = "of CUDA 11, which ended"
+_CUDA_11_ENDED = "CUDA 11 is no longer supported: current packages are for CUDA 12 and 13"
+_OF_CUDA_11 = "for CUDA 11, which is no longer supported"
 _OF_A_CHANNEL = "of the channel {channel}, which is not asked here"
 _NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel"
 
@@ -126,7 +126,7 @@ class RowsOfConda:
         try:
             spec = parse_spec(line.spec)
         except BadValue as error:
-            return Row(line, Answer.LEFT, f"this is no spec of conda: {error.cause}")
+            return Row(line, Answer.LEFT, f"this is not a conda spec: {error.cause}")
         row = self.package(line, spec)
         if is_replaced(line.channel) and row.specs is None:
             words = f"without the channel {line.channel}: {row.words}"
@@ -140,7 +140,7 @@ class RowsOfConda:
         """The row of a spec of conda."""
         shelf = self.shelf
         if spec.name.startswith("__"):
-            return Row(line, Answer.HERE, "what the machine has")
+            return Row(line, Answer.HERE, "a property of the machine")
         if spec.name in shelf.own:
             return self._own(line, spec)
         if spec.name in shelf.there:
@@ -281,9 +281,9 @@ class RowsOfConda:
     def row_of_hidden(self, line: Line, found: Hidden) -> Row:
         """The row of a package that the base channel has, and that is hidden."""
         name = parse_spec(line.spec).name
-        hides = f"which {name} here hides"
+        hides = f"which {name} of this channel hides"
         if name not in self.shelf.own:
-            hides = "whose needs packages here hide"
+            hides = "whose dependencies are hidden by packages here"
         words = (
             f"{found.version} of {found.channel}, {hides} where the priority of channels is"
             " strict, as pixi's is by default"
@@ -420,7 +420,7 @@ class RowsOfConda:
         if channel := self.shelf.channel_of(name):
             return Row(line, Answer.ELSEWHERE, _OF_A_CHANNEL.format(channel=channel))
         if not self.shelf.names.at_conda_forge(name):
-            return Row(line, Answer.LEFT, "nothing is known of it here")
+            return Row(line, Answer.LEFT, "not known here")
         if has_conda_forge(self.shelf.catalogue):
             words = f"conda-forge has none for {self.shelf.catalogue.subdir}"
             return Row(line, Answer.NOWHERE, words)

@@ -83,9 +83,9 @@ class RowsOfPip:
     def _project(self, line: Line, name: str) -> Row:
         """The row of a project that brings CUDA libraries, or needs a framework that does."""
         if not name:
-            return Row(line, Answer.LEFT, "no package of conda is known for it")
+            return Row(line, Answer.LEFT, "no conda package is known for it")
         package = self._same_of_conda(line, name)
-        words = f"a wheel beside conda's CUDA; the package is {package.words}"
+        words = f"a wheel, next to conda's CUDA; the package is {package.words}"
         return replace(package, line=line, answer=Answer.PIP, words=words)
 
     def _same_of_conda(self, line: Line, name: str) -> Row:

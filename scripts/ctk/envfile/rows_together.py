@@ -45,7 +45,7 @@ class RowsTogether:
         return found
 
     def together(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows, without versions that were only near, if they cannot be had together."""
+        """The rows, without versions that were only near, if they cannot be installed together."""
         found = list(rows)
         if self._solves_built(found):
             return found
@@ -64,7 +64,7 @@ class RowsTogether:
         for row in rows:
             if not row.is_near or not row.step:
                 continue
-            words = f"{row.words}; that does not go with the other lines"
+            words = f"{row.words}; that does not work with the other lines"
             left = replace(row, words=words, specs=None, step="", is_elsewhere=True)
             others = [left if other is row else other for other in rows]
             if self._solves_built(others):

@@ -12,8 +12,8 @@ from ctk.envfile.model import Format
 
 LARGEST = 64 << 20
 """Bytes of a file that is read: a wrong name must not fill the memory."""
-STEP = "mend this line, or leave it out"
-FORMATS = f"these are read: {', '.join(Format)}"
+STEP = "correct this line, or remove it"
+FORMATS = f"supported formats: {', '.join(Format)}"
 """The next step for a file of another format."""
 _STEP_TEXT = "save it as UTF-8 text"
 _STEP_NAME = "name a file that lists packages, such as environment.yml"
@@ -48,7 +48,7 @@ def read_source(path: Path) -> Source:
     before_nul, nul, _ = source.text.partition("\0")
     if nul:
         line = before_nul.count("\n") + 1
-        raise source.error(line, "it has a NUL character, so it is no text", _STEP_TEXT)
+        raise source.error(line, "it has a NUL character, so it is not text", _STEP_TEXT)
     return source
 
 
@@ -56,7 +56,7 @@ def _bytes_of(path: Path) -> bytes:
     nowhere = Source(path, "")
     try:
         if path.is_dir():
-            raise nowhere.error(0, "it is a folder, and no file", _STEP_NAME)
+            raise nowhere.error(0, "it is a folder, not a file", _STEP_NAME)
         if path.stat().st_size > LARGEST:
             reason = f"it is larger than {LARGEST >> 20} MB"
             raise nowhere.error(0, reason, _STEP_NAME)
@@ -66,7 +66,7 @@ def _bytes_of(path: Path) -> bytes:
     except NotPlain:
         raise nowhere.error(0, "it is a pipe, a device or a socket", _STEP_NAME) from None
     except PermissionError:
-        raise nowhere.error(0, "it may not be read", "let this user read it: chmod") from None
+        raise nowhere.error(0, "you may not read it", "let this user read it: chmod") from None
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         reason = getattr(error, "strerror", None) or str(error)
         raise nowhere.error(0, f"it cannot be read: {reason}", _STEP_NAME) from None

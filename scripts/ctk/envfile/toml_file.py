@@ -177,7 +177,7 @@ def spans_of(text: str) -> dict[TomlPath, Span]:
 
 
 def _repeated_line(text: str) -> int:
-    """The line of a key that is there for the second time; 0 if it is not found."""
+    """The line of a key that is there twice; 0 if it is not found."""
     scanner = _Scanner(text)
     with suppress(Exception):  # behind it, the text may have any faults
         scanner.scan()
@@ -216,7 +216,7 @@ class Toml:
         return value
 
     def table(self, path: TomlPath) -> dict[str, Any]:
-        """The table at a path; {} where there is none. FileUnreadable if it is no table."""
+        """The table at a path; {} where there is none. FileUnreadable if it is not a table."""
         value = self.get(path)
         if value is None:
             return {}
@@ -225,7 +225,7 @@ class Toml:
         return value
 
     def items(self, path: TomlPath) -> list[Any]:
-        """The list at a path; [] where there is none. FileUnreadable if it is no list."""
+        """The list at a path; [] where there is none. FileUnreadable if it is not a list."""
         value = self.get(path)
         if value is None:
             return []
@@ -256,12 +256,12 @@ def read_toml(source: Source) -> Toml:
     try:
         data = tomlkit.parse(text).unwrap()
     except KeyAlreadyPresent as error:  # the only error of tomlkit that has no line
-        reason = f"it is no TOML: {error}"
+        reason = f"it is not valid TOML: {error}"
         raise source.error(_repeated_line(text), reason) from None
     except ParseError as error:
         reason = re.sub(r" at line \d+ col \d+$", "", str(error))
-        raise source.error(error.line, f"it is no TOML: {reason}") from None
+        raise source.error(error.line, f"it is not valid TOML: {reason}") from None
     except Exception as error:  # tomlkit lets errors of Python out of texts with several faults
-        reason = f"it is no TOML: {type(error).__name__}: {error}"
-        raise source.error(0, reason, "mend it; `taplo check` names each fault") from None
+        reason = f"it is not valid TOML: {type(error).__name__}: {error}"
+        raise source.error(0, reason, "correct it; `taplo check` names each fault") from None
     return Toml(source, data, spans_of(text))

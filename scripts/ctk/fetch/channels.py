@@ -199,8 +199,8 @@ class Archives:
             raise HashMismatch(
                 f"{record.file_name} of {public(channel)} is not the package that its index"
                 f" names:\n  index  {stated}\n  served {served}",
-                "it was fetched twice, and is not used: tell the keeper of the channel, or whoever "
-                f"runs the proxy before it; {_looks_at_all(channel)}",
+                "it was downloaded twice and is not used: tell the keeper of the channel, or"
+                f" whoever runs the proxy before it; {_looks_at_all(channel)}",
             )
         part.replace(place)
 

@@ -200,7 +200,7 @@ def _unpacked(chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
     """Unpacks an index file, as it comes.
 
     Raises:
-        _Damaged: It is no zstd, or unpacks to far more than an index does.
+        _Damaged: It is not zstd, or unpacks to far more than an index does.
     """
     packed, size = _Packed(chunks), 0
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)

@@ -215,7 +215,7 @@ class Retry:
             try:
                 answer = request()
             except _NO_WAY as error:  # another try would fail as well
-                cause = f"{service.name} gives no way to {what}: {describe(error)}"
+                cause = f"no connection to {service.name} for {what}: {describe(error)}"
                 raise service.unavailable(cause, f"ask {service.keeper}") from error
             except httpx2.RequestError as error:
                 reason = describe(error)

@@ -123,7 +123,7 @@ def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
 def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
     """A source is an artefact in the cache, by component, version and platform.
 
-    It is no URL, no git repository and no hash. The recipe of the tool has the tool itself.
+    It is not a URL, no git repository and no hash. The recipe of the tool has the tool itself.
     """
     known = r"\.cache/artefacts/|scripts/ctk$|pyproject\.toml$|LICENSE$"
     other_source = re.compile(rf"\b(url|git|sha256|md5|path): +(?![\"']?\.\./\.\./(?:{known}))\S+")
@@ -217,7 +217,7 @@ def _bound_without_number(spec: str) -> str:
 def _problem_of_pin(spec: str, output: Rendered, *, is_export: bool) -> str:
     """What is wrong with the bounds of a requirement or run export; "" if nothing is."""
     if bound := _bound_without_number(spec):
-        return f"and the bound {bound} is no number"
+        return f"and the bound {bound} is not a number"
     # A noarch package that exports itself has no library, and so no SONAME.
     exports_itself = output.noarch and spec.split()[0] == output.name
     if is_export and not exports_itself and not _is_bounded(spec):
@@ -270,7 +270,7 @@ def FilesHaveOneOwner(tree: Tree) -> Iterator[Finding]:
         specs = [spec.split() for spec in output.constrains]
         has_build = (spec[0] == owner and len(spec) == 3 for spec in specs)
         if not any(has_build):
-            message = f"{output.name} goes beside every build of {owner}"
+            message = f"{output.name} can be installed with every build of {owner}"
             yield recipe.at(recipe.output_line(output.name), message)
 
 

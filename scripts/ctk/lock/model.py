@@ -407,7 +407,7 @@ def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, 
     except ValidationError as error:
         return None, tuple(faults(error))
     except (AttributeError, KeyError, TypeError) as error:
-        return None, (f"has not the form of a lock: {error!r}",)
+        return None, (f"does not have the form of a lock: {error!r}",)
     wrong = tuple(_contradictions(lock, stem))
     return None if wrong else lock, wrong
 
@@ -440,7 +440,7 @@ def _component(key: str, stated: Mapping[str, Any]) -> dict[str, Any]:
 def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
     """Problems that no single field shows."""
     if stem is not None and lock.name != stem:
-        yield f"release: {lock.release} belongs into {lock.name}.lock"
+        yield f"release: {lock.release} belongs in {lock.name}.lock"
     if lock.is_ctk is (lock.manifest is None):
         yield (
             "manifest: a release of the CUDA Toolkit names the artefact that is its manifest, and"

@@ -151,7 +151,7 @@ def text_key(content: bytes) -> str:
 
 
 def reading_of(key: str, readings: Readings) -> Reading:
-    """The reading of a text; of one that nobody has read, that it names no file."""
+    """The reading of a text; of one that nobody has read, that it does not name a file."""
     return readings.get(key) or Reading("not known", unread=key)
 
 

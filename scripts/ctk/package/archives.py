@@ -28,7 +28,7 @@ _END = struct.Struct("<4s8xL6x")  # of a zip: signature, bytes of the directory
 _LOCATOR = 20  # bytes before the end, of a zip64 that has its directory elsewhere
 _HEADER = 1 << 16  # bytes of a tar header that has a long name
 _PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)
-_OUTSIDE = "it is no plain file inside its folder, and no folder"
+_OUTSIDE = "it is not a plain file inside its folder, and no folder"
 BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -97,10 +97,10 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     with readable():
         tail = file.read()
         if len(tail) < _END.size:
-            raise Refused("", "it is no zip, or is cut short")
+            raise Refused("", "it is not a zip, or is truncated")
         signature, length = _END.unpack(tail[-_END.size :])
         if signature != b"PK\5\6" or tail.startswith(b"PK\6\7"):
-            raise Refused("", "it is no zip, or is cut short")
+            raise Refused("", "it is not a zip, or is truncated")
         if length > _DIRECTORY:
             raise Refused("", f"its directory has {length} bytes, and {_DIRECTORY} are the most")
         with zipfile.ZipFile(file) as archive:

@@ -339,7 +339,7 @@ def read_pe(source: Path | bytes) -> Binary:
 
 
 def read_binary(path: Path) -> Binary | None:
-    """The headers of a file on disk; None if it is no executable, library or extension module."""
+    """The headers of a file on disk; None if it is not a program, library or extension module."""
     with open_plain(path) as stream:
         magic = stream.read(4)
         if magic == ELF_MAGIC:

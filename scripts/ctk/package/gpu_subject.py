@@ -393,7 +393,7 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
                 inside if below else [str(file) for file in content["files"]],
             )
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise AuditFailed(f"{record} is no record of a package", "make it again") from None
+            raise AuditFailed(f"{record} is not a record of a package", "make it again") from None
         for name, why in outside(path, names).items():
             cause = f"{record} names {name!a}: {why}"
             raise AuditFailed(cause, "make the environment again in a new folder")

@@ -55,7 +55,7 @@ def entries(file: Path) -> dict[str, Any]:
     Nothing where there is no such file.
 
     Raises:
-        ChannelBroken: It cannot be read as an index file, or names what is no file of its folder.
+        ChannelBroken: It cannot be read as an index, or names what is not a file of its folder.
     """
     try:
         content = json.loads(read_plain(file))
@@ -68,10 +68,12 @@ def entries(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except NotPlain as error:
-        raise ChannelBroken(f"{file} is no index of a channel: {error.strerror}", REMAKE) from None
+        raise ChannelBroken(
+            f"{file} is not an index of a channel: {error.strerror}", REMAKE
+        ) from None
     except (ValueError, TypeError, AttributeError, RecursionError, IsADirectoryError) as error:
         raise ChannelBroken(
-            f"{file} is no index of a channel: {type(error).__name__}: {error}", REMAKE
+            f"{file} is not an index of a channel: {type(error).__name__}: {error}", REMAKE
         ) from None
 
 
@@ -103,18 +105,18 @@ def checked_records(channel: Path) -> dict[str, dict[str, Any]]:
 def _fault(record: Any) -> str:
     """Why a record of an index cannot be used; "" if it can."""
     if not isinstance(record, dict):
-        return "it is no object"
+        return "it is not an object"
     for key in ("name", "version", "build"):
         if not isinstance(record.get(key), str):
-            return f"its {key} is no text"
+            return f"its {key} is not text"
     if not re.fullmatch(r"(?a)\w[\w.-]*", record["name"]):
-        return f"{record['name']!r} is no name of a package"
+        return f"{record['name']!r} is not a name of a package"
     if type(record.get("build_number")) is not int:
-        return "its build_number is no number"
+        return "its build_number is not a number"
     for key in ("depends", "constrains"):
         specs = record.get(key, [])
         if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
-            return f"its {key} is no list of texts"
+            return f"its {key} is not a list of texts"
     return _version_fault(record["version"])
 
 
@@ -125,7 +127,7 @@ def _version_fault(text: str) -> str:
     try:
         Version(text)
     except InvalidVersionError:
-        return f"{text!r} is no version"
+        return f"{text!r} is not a version"
     return ""
 
 
@@ -177,8 +179,8 @@ def match_spec(text: str) -> MatchSpec:
     """A spec of rattler, of a text that anybody may have written.
 
     Raises:
-        InvalidMatchSpecError: It is no spec, or has so many parentheses that its parser would end
-            this process.
+        InvalidMatchSpecError: It is not a spec, or has so many parentheses that its parser would
+            end this process.
     """
     from rattler import MatchSpec
     from rattler.exceptions import InvalidMatchSpecError

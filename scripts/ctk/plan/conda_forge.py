@@ -171,7 +171,7 @@ class OtherChannels:
             version: As a spec has it: ``>=12.9,<13``, ``12.9.*``; "" for any.
 
         Returns:
-            None where it is not known: a name that nobody read, a text that is no version, or a
+            None where it is not known: a name that nobody read, a text that is not a version, or a
             version that is newer than all that were read.
         """
         if name in read().ours or name.endswith(_FILES_END):

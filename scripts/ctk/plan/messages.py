@@ -154,5 +154,5 @@ def _plain(message: str) -> str:
         remedy = "write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
         if "++" in spec[2]:
             remedy = 'the C++ compiler is `${{ compiler("cxx") }}`'
-        return f"{subject} is no dependency ({spec[2]}); {remedy}"
+        return f"{subject} is not a dependency ({spec[2]}); {remedy}"
     return _TEMPLATE.sub(r" in `\1`", message).strip()

@@ -108,7 +108,7 @@ def reviewed() -> Reviewed:
 
 @dataclass(frozen=True)
 class OtherName:
-    """What is meant by a name that is no package here.
+    """What is meant by a name that is not a package here.
 
     Attributes:
         sentence: What it is, and what is here in its place.

@@ -539,7 +539,7 @@ def _skipped(
         name = written.replace("${{ target_platform }}", subdir)
         if name not in names:
             label = _lock_label(lock, rendered) or lock.name
-            reason = f"its recipe skips it where {condition}"
+            reason = f"its recipe skips it if {condition}"
             yield LeftOut(f"{name}-{label}-{subdir}", reason, name, reason, recipe=recipe.name)
 
 

@@ -342,7 +342,7 @@ def variant_values(
             used[key].add(str(value))
     found = {}
     for key in sorted(recipe.names_used | used.keys() - {"target_platform"}):
-        # None for a name that is no key: a package, a function, an exact pin.
+        # None for a name that is not a key: a package, a function, an exact pin.
         values = variants.get_values(key)
         if values:
             found[key] = tuple(sorted(used.get(key) or map(str, values)))

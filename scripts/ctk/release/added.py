@@ -101,7 +101,7 @@ def find_project(name: str, workspace: Workspace) -> Project:
     in_recipes = projects(find_recipes(workspace.recipes))
     known = set(LIBRARIES).union(PYTHON_PROJECTS, in_recipes)
     step = UnknownName.of("project", name, sorted(known)).step
-    cause = f"{name!r} is no release, and no library or Python project here"
+    cause = f"{name!r} is not a release, and no library or Python project here"
     raise UnknownName(cause, step)
 
 
@@ -111,7 +111,7 @@ def parse_version(name: str, text: str) -> Version:
         return Version(text)
     except InvalidVersion as error:
         raise BadValue(
-            f"{text!r} is no version", f"write one, such as ctk release add {name} 1.2.3"
+            f"{text!r} is not a version", f"write one, such as ctk release add {name} 1.2.3"
         ) from error
 
 
@@ -164,7 +164,7 @@ def add(index: Index, project: Project, version: Version, workspace: Workspace) 
     """
     if version.is_prerelease:
         raise NotPublished(
-            f"{version} is no final version, and only these are locked", "name a final version"
+            f"{version} is not a final version, and only these are locked", "name a final version"
         )
     every = list(release_locks(workspace).values())
     tags = python_tags(workspace.build_config)

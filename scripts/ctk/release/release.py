@@ -328,7 +328,7 @@ def names_of(arguments: Sequence[str]) -> list[str]:
             step = "write a minor like 13.4, or python-13, libraries-13 or base"
             if patch := re.match(r"(?:cuda-)?(\d+\.\d+)\.\d", argument):
                 step = f"write the minor, whose newest patch is locked: {patch[1]}"
-            raise UnknownName(f"{argument!r} is no name of a release here", step)
+            raise UnknownName(f"{argument!r} is not a name of a release here", step)
     sets = [f"python-{m}" for m in sorted(majors)] + [
         f"{LIBRARY_LOCK}{m}" for m in sorted(libraries)
     ]

@@ -292,7 +292,7 @@ def refuse_unreachable(url: str, base: Path | str) -> None:
     """Refuses addresses that readers of a page cannot use: the channel's, or its base channel's."""
     if not re.fullmatch(r"https?://[^\s/?#]+\S*", url):
         raise BadValue(
-            f"{url} is no address on the web",
+            f"{url} is not an address on the web",
             "give the published one: --url https://example.org/cuda",
         )
     if isinstance(base, Path) or base.startswith("file:"):
@@ -316,9 +316,9 @@ def check(folder: Path) -> None:
         )
         raise BadValue(f"{folder} has a channel in it, and would be replaced", step)
     if not folder.is_dir() or folder.is_symlink():
-        raise BadValue(f"{folder} is no folder", step)
+        raise BadValue(f"{folder} is not a folder", step)
     if any(folder.iterdir()) and not (folder / SITE).is_file():
-        raise BadValue(f"{folder} is not a site of ctk, and would be replaced", step)
+        raise BadValue(f"{folder} is not a site that `ctk site` wrote, and would be replaced", step)
 
 
 def _take_place(fresh: Path, folder: Path) -> None:

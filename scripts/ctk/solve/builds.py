@@ -120,9 +120,9 @@ def _line(
         others = _others_at_fault(spec, pick, catalogue)
         if _ask_for_cpu(name, others, pick):
             return ""
-        why = _lacking(record, catalogue) or "go with these channels on this machine"
+        why = _lacking(record, catalogue) or "work with these channels on this machine"
         if others:
-            why = f"go with your {listing([other.text for other in others])}"
+            why = f"work with your {listing([other.text for other in others])}"
         return f"{name} is the CPU build here: its CUDA builds do not {why}"
     how = f"{cuda.spec}, named first," if cuda.spec in ASKING else f'"{cuda.spec}"'
     gives = f"{how} gives CUDA with {toolkit_in_words(cuda.pick, catalogue)}"
@@ -138,7 +138,7 @@ def _line(
 
 
 def _others_at_fault(spec: str, pick: Pick, catalogue: Catalogue) -> list[Spec]:
-    """The specs of a request that a spec besides has no solution with."""
+    """The specs of a request that an added spec has no solution with."""
     at_fault = conflict(pick.scenario.also(spec), catalogue)
     return [other for other in at_fault if other.text != spec]
 
@@ -158,7 +158,7 @@ def _lacking(record: RepoDataRecord, catalogue: Catalogue) -> str:
             if match := re.match(r"cuda-version >=(\d+\.\d+)", need):
                 needs.add(match[1])
     lacking = sorted(needs - {toolkit.version for toolkit in catalogue.toolkits}, key=Version)
-    return f"go with this channel, which lacks toolkit {listing(lacking)}" if lacking else ""
+    return f"work with this channel, which lacks toolkit {listing(lacking)}" if lacking else ""
 
 
 def native_instead(pick: Pick, catalogue: Catalogue) -> str:

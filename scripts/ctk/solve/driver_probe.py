@@ -108,7 +108,7 @@ def probe(names: list[str]) -> dict[str, Any]:
         answer["code"] = failed.code
         answer["error"] = text_of(library, "cuGetErrorName", failed.code)
         answer["description"] = text_of(library, "cuGetErrorString", failed.code)
-    except AttributeError as missing:  # a file of that name that is no driver
+    except AttributeError as missing:  # a file of that name that is not a driver
         answer["function"] = "dlsym"
         answer["description"] = str(missing)
     return answer

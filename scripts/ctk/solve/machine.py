@@ -250,7 +250,7 @@ def driver_version(text: str) -> str:
     """
     _refuse_several("drivers", "--driver", text)
     match = re.fullmatch(r"(?a)(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
-    # Such as 580.65.06; 999 is no driver's, and stands for any.
+    # Such as 580.65.06; 999 is not a driver's, and stands for any.
     is_own = re.match(r"(?a)[1-8]\d\d", text.strip())
     if match and not is_own:
         return f"{int(match[1])}.{int(match[2] or 0)}"

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     HIDDEN = "hidden"  # a channel has it, and a package of the same name before it hides it
     NO_PYTHON = "no-python"  # a package is not built for this Python
     NO_DEPENDENCY = "no-dependency"  # a package needs what no channel has
-    CONFLICT = "conflict"  # specs that cannot be had together
+    CONFLICT = "conflict"  # specs that cannot be installed together
     GLIBC = "glibc"
     DRIVER = "driver"
     GPU = "gpu"

@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 PATIENCE = 600.0
 """Seconds for an answer of the solver; those with conda-forge take some."""
-_SHOWN = 200  # characters of a text that is no spec
+_SHOWN = 200  # characters of a text that is not a spec
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
 ANY_DRIVER = "99.0"  # newer than every driver: with it, no package is refused for the driver
 ANY_GLIBC = "2.999"  # the same for glibc; packages name <3.0.a0, as conda-forge's do
@@ -133,7 +133,7 @@ def parse_spec(text: str) -> Spec:
                 f"leave {extra[0]} out: extras are of pip, and here the driver chooses the CUDA"
                 " version"
             )
-        raise BadValue(f"{_short(text)!r} is no spec: {why}", step) from None
+        raise BadValue(f"{_short(text)!r} is not a spec: {why}", step) from None
     return Spec(
         text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match
     )
@@ -335,7 +335,7 @@ def _folders_of_addresses(channels: Sequence[Path | str]) -> Iterator[Path]:
 
 
 def _refuse_pipes(folder: Path) -> None:
-    """Refuses an index of which a part is no file: rattler would wait for what it brings.
+    """Refuses an index of which a part is not a file: rattler would wait for what it brings.
 
     Raises:
         ChannelBroken: There is such a part.
@@ -346,7 +346,7 @@ def _refuse_pipes(folder: Path) -> None:
             and file.exists()
             and not file.is_file()
         ):
-            raise ChannelBroken(f"{file} is no file", REMAKE)
+            raise ChannelBroken(f"{file} is not a file", REMAKE)
 
 
 def channel_url(channel: Path | str) -> str:

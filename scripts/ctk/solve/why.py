@@ -74,7 +74,7 @@ def limit_in_words(fit: Fit) -> str:
         case None:
             return ""
         case LimitedBy.NO_DRIVER:
-            return "it makes machine code, which a machine with a driver runs"
+            return "it compiles machine code, which can run on a machine with a driver"
         case LimitedBy.DRIVER:
             return "cubin and nvJitLink work, PTX JIT does not"
         case LimitedBy.DRIVER_AND_GPU:
@@ -88,7 +88,7 @@ def limit_in_words(fit: Fit) -> str:
             knows = f"its compiler knows GPUs up to {fit.below}"
             return f"{knows}, whose PTX the driver compiles for this one"
         case LimitedBy.AS_ASKED:
-            return "as asked for: the driver loads the PTX that it compiles all the same"
+            return "as asked for, although the driver loads the PTX that it compiles"
 
 
 def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
@@ -185,7 +185,7 @@ def _all_the_same(wanted: Scenario, toolkit: ChannelToolkit, catalogue: Catalogu
     fit = fit_of(pinned, wanted, toolkit)
     if fit is None or pinned.fit != "compat":
         return []
-    use = "have it all the same"
+    use = "have it anyway"
     if fit.limit is LimitedBy.DRIVER:
         use = "use minor-version compatibility"
     return [f"pin cuda-version={toolkit.version} to {use}: {limit_in_words(fit)}"]
@@ -212,10 +212,10 @@ def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogu
     native = scenario.also(f"cuda-version={version}=native_*")
     if pick := catalogue.pick(native):
         cpu = cpu_instead(catalogue.pick(scenario), pick)
-        how = "and the solver preferred other versions of what was asked for"
+        how = "but the solver preferred other versions of what was asked for"
         if cpu:
             how = f"with the CPU build of {listing(cpu)}"
-        return [f"{version} native can be had too, {how}"]
+        return [f"{version} native is possible too, {how}"]
     reasons, lifted = [], native
     limit = limit_on(scenario.driver, scenario.arch, toolkit)
     if limit and limit.is_driver and toolkit.driver:
@@ -318,10 +318,11 @@ def _hidden_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         if found:
             words = " ".join(filter(None, [wanted.name, plain(wanted.version), wanted.build]))
             cause = (
-                f"{found.channel} has {words}, and {wanted.name} of a channel before it hides that"
-                " where the priority of channels is strict, as here and by default in pixi"
+                f"{found.channel} has {words}, but {wanted.name} in an earlier channel hides it:"
+                " channel priority is strict here, as it is in pixi by default"
             )
-            step = f"name the channel: `{shlex.join(found.specs)}`; conda and mamba find it without"
+            command = shlex.join(found.specs)
+            step = f"name the channel: `{command}`; conda and mamba find it without that"
             return Reason(Kind.HIDDEN, cause, step)
     return None
 

@@ -81,7 +81,7 @@ def _with_this_driver(at_fault: Sequence[Spec], scenario: Scenario, catalogue: C
         if catalogue.solves(scenario, specs=tuple(request.split())):
             return f"for toolkit {pick.toolkit}, which this driver runs, ask for `{request}`"
     toolkit = f"{pick.toolkit} {pick.fit}".rstrip()
-    return f"do without {wanted.name}: this driver runs toolkit {toolkit}"
+    return f"leave out {wanted.name}: this driver runs toolkit {toolkit}"
 
 
 def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:

@@ -68,12 +68,18 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         return _missing_python(packages[0], toolkits, python, ideal, catalogue)
     step = droppable_pins(scenario, at_fault, catalogue) or f"leave out {listing(texts, 'or')}"
     if len(at_fault) > 2:
-        cause = f"{listing(texts)} cannot be had together; without any one of them the others can"
+        cause = (
+            f"{listing(texts)} cannot be installed together; if you leave one out, the others can"
+        )
         return Reason(Kind.CONFLICT, cause, step)
     toolkit, other = sorted(at_fault, key=lambda spec: spec.name != "cuda-version")
     if cause := _not_for_toolkit(toolkit, other, ideal, catalogue):
         return Reason(Kind.CONFLICT, cause, step)
-    how = "contradict each other" if toolkit.pinned and other.pinned else "cannot be had together"
+    how = (
+        "contradict each other"
+        if toolkit.pinned and other.pinned
+        else "cannot be installed together"
+    )
     return Reason(Kind.CONFLICT, f"{texts[0]} and {texts[1]} {how}", step)
 
 
@@ -209,9 +215,9 @@ def _needs_in_conflict(package: Spec, ideal: Scenario, catalogue: Catalogue) -> 
         cause = f"{package.text} cannot be installed from these channels on any machine"
         return Reason(Kind.UNKNOWN, cause, READ_SOLVER)
     texts = [spec.text for spec in conflict(needs, catalogue)]
-    how = "can be installed from these channels on no machine"
+    how = "cannot be installed from these channels on any machine"
     if len(texts) > 1:
-        how = "cannot be had together"
+        how = "cannot be installed together"
     cause = f"{package.text} needs {listing(texts)}, which {how}"
     return Reason(Kind.NO_DEPENDENCY, cause, READ_SOLVER)
 

@@ -219,7 +219,7 @@ def test_the_table_has_the_first_toolkit_of_each_platform() -> None:
 
 
 def test_no_package_brings_a_driver(built: Workspace) -> None:
-    """A stub is no driver: a program needs libcuda.so.1, and the stub has no such name."""
+    """A stub is not a driver: a program needs libcuda.so.1, and the stub has no such name."""
     files = (
         entry
         for file in (built.channel / this_platform()).glob("*.conda")

@@ -50,7 +50,7 @@ def test_what_is_damaged_is_fetched_or_built_again(job: Job, right: Undisturbed)
     assert ctk(world, "build", "--fetch-only", *world.plan(OLD, NEW)).returncode == 0
     for file in stored(job):
         overwrite(file)
-    # And a variable that is no text, at which rattler-build panics.
+    # And a variable that is not text, at which rattler-build panics.
     done = ctk(world, *world.build(OLD, NEW), STRANGE=os.fsdecode(b"\xff\xfe"))
     assert done.returncode == 0, done.stderr
     assert state(channel) == right.after

@@ -104,7 +104,7 @@ def test_a_full_folder_for_temporary_files_is_no_failed_recipe_or_test(
 def audit(world: World) -> list[str]:
     """The command that audits the packages of the built channel.
 
-    As a channel it is not sound: it is no clone.
+    As a channel it is not sound: it is not a clone.
     """
     packages = sorted(world.workspace.channel.glob("*/*.conda"))
     return ["check", *map(str, packages), "--base", str(world.base)]

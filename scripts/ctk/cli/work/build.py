@@ -43,8 +43,8 @@ def fetch(chosen: Selection, base: str) -> None:
     )
     size = megabytes(sum(artefact.size for artefact in planned.artefacts))
     report.line(
-        f"{count(len(planned.artefacts), 'artefact')} of {size} MB at hand, {len(fetched)} of them"
-        " fetched now"
+        f"{count(len(planned.artefacts), 'artefact')} of {size} MB in the cache, {len(fetched)} of"
+        " them fetched now"
     )
 
 
@@ -91,9 +91,9 @@ def _show_result(
         report.line(line)
     if result.dropped:
         report.line(
-            "left the channel, as no recipe makes it, a package of it is lost or the audit refuses"
-            f" it: {listing(result.dropped, most=5)}; `ctk build NAME` makes again what a recipe"
-            " makes"
+            "removed from the channel, because no recipe makes them, a package of them is lost or"
+            f" the audit refuses them: {listing(result.dropped, most=5)}; if a recipe makes one,"
+            " `ctk build NAME` makes it again"
         )
     _show_lacking(staged.channel, named, workspace, report)
     show_left_out(planned, report)
@@ -103,7 +103,7 @@ def _show_result(
         is_own = staged.channel == workspace.channel
         source = "" if is_own else f" {shlex.quote(str(staged.channel))}"
         report.line(
-            f"readers of a published channel see this after: ctk publish{source} --to FOLDER"
+            f"to show this to readers of a published channel: ctk publish{source} --to FOLDER"
         )
 
 
@@ -118,8 +118,8 @@ def _show_lacking(
     if channel != workspace.channel:
         words += f" --to {shlex.quote(str(channel))}"
     report.line(
-        f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside"
-        f" conda-forge, pytorch and others are CPU builds then; `ctk build {words}` adds it"
+        f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: with both channels,"
+        f" pytorch and others would be CPU builds; `ctk build {words}` adds it"
     )
 
 

@@ -151,7 +151,7 @@ def solve_in_prefix(
     subdir = found.machine.subdir
     if platforms and set(platforms) != {subdir}:
         raise BadValue(
-            f"{prefix} is of {subdir}, and not of {listing(platforms)}", "leave --platform out"
+            f"{prefix} is for {subdir}, not for {listing(platforms)}", "leave --platform out"
         )
     on = machine_for_more(found, stated, Reporter())
     channels = channels_of(found, place, stated)
@@ -186,7 +186,7 @@ def refuse_other_platform(found: Examined) -> None:
     subdir = found.machine.subdir
     if subdir != this_platform():
         cause = f"{found.prefix} is of {subdir}, and this machine is {this_platform()}"
-        raise BadValue(cause, "type it on a machine of that platform")
+        raise BadValue(cause, "run it on a machine of that platform")
 
 
 def refuse_half_made(found: Examined, specs: Sequence[str]) -> None:
@@ -263,7 +263,7 @@ def _in_words(worse: Worse) -> str:
     before, after = worse.before, worse.after
     if after is None:
         name = before.name if before else "a package"
-        return f"{name} would go, which was asked for"
+        return f"{name}, which was asked for, would be removed"
     if worse.kind is Kind.NVJITLINK_LEAVES or before is None:
         return f"nvJitLink would be of toolkit {after.minor}, which nothing asks for"
     if worse.kind is Kind.PYTHON_CHANGES:

@@ -68,7 +68,8 @@ def _refuse_contradictions(
         raise BadValue("--base is for the audit, which is of built channels and of packages", step)
     if channels and len(names) > 1 and not options.check:
         raise BadValue(
-            "a channel is checked alone", "give each channel, and packages, a run of their own"
+            "a channel cannot be checked together with anything else",
+            "check each channel, and packages, in a run of their own",
         )
 
 
@@ -134,7 +135,7 @@ def _step(name: str, found: ChannelReport) -> str:
     """What to do about the problems of a channel."""
     bucket = bucket_address(Path(name))
     if "://" in name and not bucket:
-        return "its keeper publishes it again, or returns to a sound state"
+        return "ask its keeper to publish it again, or to return to a sound state"
     if {finding.check for finding in found.findings} == {"orphan"}:
         return "no reader of the channel needs these files: remove those that nobody else needs"
     if local.is_built(Path(os.path.realpath(name))):
@@ -145,7 +146,7 @@ def _step(name: str, found: ChannelReport) -> str:
             f"publish the same packages again (ctk publish --to {folder}), or return to a sound"
             f" state: ctk rollback {folder}"
         )
-    return "get it again from where you have it"
+    return "download it again"
 
 
 def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) -> None:

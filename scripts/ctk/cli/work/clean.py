@@ -21,13 +21,16 @@ def clean_up(*, yes: bool) -> None:
     freed = sum(group.freed for group in groups)
     folders = sorted(path for path in where.output.glob("[!.]*") if path.is_dir())
     output = [(path.name, Group.of(path.name, "", [path]).size) for path in folders]
-    report.line(f"{megabytes(freed)} MB of {where.cache} can go", "bold")
+    report.line(f"{megabytes(freed)} MB of {where.cache} can be removed", "bold")
     rows = [(g.name, megabytes(g.size), megabytes(g.freed), g.rule) for g in groups]
-    columns = ["group", "MB", "MB that can go", "what can go"]
+    columns = ["group", "MB", "MB that can be removed", "what can go"]
     report.table("caches", columns, rows, right=columns[1:3])
     sizes = [(name, megabytes(size)) for name, size in output]
     report.table(
-        f"{where.output}, of which nothing goes by itself", ["folder", "MB"], sizes, right=["MB"]
+        f"{where.output}, from which nothing is removed automatically",
+        ["folder", "MB"],
+        sizes,
+        right=["MB"],
     )
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not console.mode().json
     remove = yes or bool(freed and asks and typer.confirm(f"remove {megabytes(freed)} MB?"))

@@ -233,8 +233,8 @@ def _show_pack(
     )
     report.line(
         f"packed: {count(len(paths), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB"
-        f" unpacked, for {contents.subdir} with glibc {contents.glibc} or newer; there: sh"
-        f" {order.file.name} DIR"
+        f" unpacked, for {contents.subdir} with glibc {contents.glibc} or newer; to unpack it"
+        f" there: sh {order.file.name} DIR"
     )
     rows = [(path.name, megabytes(size)) for path, size in sizes.items()]
     report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])

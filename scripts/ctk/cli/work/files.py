@@ -200,7 +200,7 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
     report.line(f"{name}: {count(len(lines), 'package')}, {len(rows)} of them about CUDA", "bold")
     if rows:
         shown = [_shown(row, read.catalogue) for row in rows]
-        title = f"what they are here, on {read.machine.subdir}"
+        title = f"what this channel has of them for {read.machine.subdir}"
         report.table(title, ["line", "in the file", "here", "write"], shown, right=["line"])
     if not is_building and _is_to_build(read):
         report.line(f"to build what is not built: `{_build_line(read)}`")
@@ -232,9 +232,9 @@ def _below(read: Read) -> Iterable[str]:
     """What is said below the table: what is hidden, what can be locked, other environments."""
     hidden = [_with_names(spec, read.catalogue) for row in read.rows for spec in row.by_channel]
     if hidden:
-        yield "what is hidden, conda and mamba find, and so does pixi from 0.76 on with"
+        yield "conda and mamba find what is hidden; so does pixi 0.76 or newer, with"
         yield '  channel-priority = "flexible"'
-        yield "without that, write in a pixi.toml:"
+        yield "or write in pixi.toml:"
         yield from (f"  {line}" for line in pixi_lines(hidden))
     locking = list(dict.fromkeys(row.lock for row in read.rows if row.lock))
     if locking:
@@ -282,15 +282,15 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
         return
     if solved.part is Part.CUDA and solved.missing:
         lacking = listing(solved.missing, most=_FEW)
-        report.line(f"solved for what is about CUDA alone: no channel here has {lacking}")
+        report.line(f"solved for the CUDA packages only: no channel here has {lacking}")
     elif solved.part is Part.CUDA:
-        report.line("solved for what is about CUDA alone: all lines together have no solution")
+        report.line("solved for the CUDA packages only: all lines together have no solution")
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
-        report.line("solved as if all were built that recipes here make")
+        report.line("solved as if everything were built that recipes here make")
     if solved.without and solved.pick:
         python = solved.pick.version("python")
         words = f"with Python {python}" if python else "without Python"
-        report.line(f"{words}: {listing(solved.without)} cannot be had with it here")
+        report.line(f"{words}: {listing(solved.without)} is not available with it here")
     report.result(part=solved.part)
     if solved.pick is None:
         with reason_for_programs():

@@ -98,7 +98,7 @@ def stated_machines(
     if not excluded:
         return StatedMachines(stated, [])
     listed = "; ".join(machine.words for machine in excluded)
-    note = f"left out, since no such driver runs the GPU: {listed}"
+    note = f"left out, because no such driver supports the GPU: {listed}"
     possible = [machine for machine in stated if machine not in excluded]
     return StatedMachines(possible, [note])
 
@@ -173,7 +173,7 @@ def _notes(fleet: Fleet) -> list[str]:
 def _what_to_build(fleet: Fleet, lacking: Mapping[Machine, str]) -> list[str]:
     """The toolkits that machines of a fleet lack, and the line that builds for all of it."""
     lines = [
-        f"{machine.words}: toolkit {toolkit} would be native, and is not built here"
+        f"{machine.words}: toolkit {toolkit} would be native, but is not built here"
         for machine, toolkit in lacking.items()
     ]
     if not lines:
@@ -210,7 +210,7 @@ def _show_machines(fleet: Fleet, report: Reporter) -> None:
             row = [environment.name, environment.pick.toolkit, environment.pick.fit]
         alone = f"{own.toolkit} {own.fit}".strip() if own else ""
         rows.append((machine.driver or "none", machine.arch or "", *row, alone))
-    columns = ["driver", "GPU", "environment", "toolkit", "fit", "alone it would get"]
+    columns = ["driver", "GPU", "environment", "toolkit", "fit", "on its own"]
     report.table("what each machine gets", columns, rows)
 
 
@@ -219,7 +219,7 @@ def _show_environment(environment: Environment, named: Named, report: Reporter) 
     pick, name = environment.pick, environment.name
     size = f", {megabytes(pick.size)} MB" if pick.size else ""
     packages = count(len(pick.records), "package")
-    report.line(f"{name} ({environment.toolkit}; {packages}{size}), made on any machine with:")
+    report.line(f"{name} ({environment.toolkit}; {packages}{size}), to create it on any machine:")
     channels = [word for address in named.addresses for word in ("-c", address)]
     words = ["conda", "create", "-n", name, *channels]
     is_asked_for = any(parse_spec(spec).name in ASKING for spec in environment.specs)
@@ -294,7 +294,7 @@ def solve_everywhere(
     """Shows where a request installs, and the changes by its pins: `ctk solve --everywhere`.
 
     Raises:
-        Unsolvable: It installs on no machine.
+        Unsolvable: It cannot be installed on any machine.
         MachinesLost: With the pins, machines lose it; all was shown before.
     """
     for pin in pins:
@@ -346,7 +346,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
         reason = first.today.reason((first.every.drivers[-1], None))
         cause = reason.cause
         if first.asked not in cause:
-            cause = f"{first.asked} installs on no machine: {cause}"
+            cause = f"{first.asked} cannot be installed on any machine: {cause}"
         raise Unsolvable(cause, reason.step, kind=reason.kind)
     losses = []
     for survey in surveys:

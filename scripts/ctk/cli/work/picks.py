@@ -82,7 +82,7 @@ class ChannelOptions:
 
 
 def wanted_specs(specs: list[str], python: str | None) -> tuple[str, ...]:
-    """The whole request; raises BadValue for a word that is no spec, before a channel is asked."""
+    """The whole request; raises BadValue for a word that is not a spec, before any channel."""
     refuse_versions(specs, "--driver 12.4 --driver ")
     of_python = python_specs(python) if python else ()
     wanted = (*specs, *of_python)
@@ -205,10 +205,10 @@ def show_toolkit(
     for line in newer_nvjitlink(pick.records, pick.scenario.specs):
         report.line(line)
     if native:
-        report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
+        report.line(f"toolkit {native} native is possible too: add cuda-version={native}")
     if missing:
         step = how_to_build(names_to_build(pick, channels), pick.scenario)
-        report.line(f"toolkit {missing} would be native, and is not built here: {step}")
+        report.line(f"toolkit {missing} would be native, but is not built here: {step}")
     for line in (*_about_driver(pick, machine), *support):
         report.line(line)
     for reason in reasons:

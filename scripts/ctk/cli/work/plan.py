@@ -217,7 +217,7 @@ def _refuse_contradictions(chosen: Selection) -> None:
     not_both("--python", "--all-pythons", chosen.pythons and chosen.all_pythons)
     if chosen.gpus and not chosen.drivers:
         raise BadValue(
-            "--arch says nothing without --driver",
+            "--arch has no effect without --driver",
             "name the machines' drivers, such as --driver 13.0",
         )
 

@@ -144,7 +144,7 @@ def _publish_into(
         step = "build it again (ctk build NAME --release MINOR), then "
         step += f"ctk publish --to {shlex.quote(target.name)}; or withdraw it: --exact"
         cause = (
-            f"{target.name} has lost {listing(done.lost, most=3)}, and {built.named} lacks it, too"
+            f"{target.name} has lost {listing(done.lost, most=3)}, and {built.named} lacks it too"
         )
         raise ChannelBroken(cause, step)
 
@@ -181,7 +181,7 @@ def _show_changes(done: Published, to: str, keep_days: int, report: Reporter) ->
     if done.left:
         changes.append(f"{len(done.left)} no longer in the index")
     if done.left_out:
-        changes.append(f"{len(done.left_out)} left out, their names being taken")
+        changes.append(f"{len(done.left_out)} skipped, because their names are taken")
     if done.deleted:
         changes.append(f"{len(done.deleted)} deleted after {keep_days} days without use")
     report.line(
@@ -193,10 +193,10 @@ def _show_details(done: Published, report: Reporter) -> None:
     """Names the states that are forgotten, and packages that are repaired or have left."""
     if done.forgotten:
         numbers = listing([str(number) for number in done.forgotten])
-        report.line(f"forgotten, having lost index files: state {numbers}")
+        report.line(f"forgotten, because their index files are lost: state {numbers}")
     most = 0 if report.verbose else 3
     if done.repaired:
-        report.line(f"damaged, and written again: {listing(done.repaired, most=most)}")
+        report.line(f"damaged and written again: {listing(done.repaired, most=most)}")
     if done.left:
         report.line(f"no longer in the index: {listing(done.left, most=most)}")
 
@@ -261,7 +261,7 @@ def _upload(
         packages=names,
         left_out=sorted(taken),
     )
-    left = f"; {len(taken)} were left out, their names being taken" if taken else ""
+    left = f"; {len(taken)} were skipped, because their names are taken" if taken else ""
     report.line(
         f"{count(len(names), 'package')} are in the channel {server.channel}, listed with their"
         f" sha256{left}"
@@ -333,19 +333,19 @@ def _list_states(target: Folder) -> None:
     rows = []
     for state in states:
         change = "" if state["added"] is None else f"+{state['added']} -{state['left']}"
-        seen = "readers see it" if state["current"] else ""
+        seen = "to readers" if state["current"] else ""
         followed = state["before"] or ""
         rows.append((state["number"], state["made"], state["packages"], followed, change, seen))
     report.table(
         f"states of {target.name}",
-        ["state", "made", "packages", "followed", "change", ""],
+        ["state", "made", "packages", "followed", "change", "shown"],
         rows,
         ["state", "packages", "followed"],
     )
     whole = {state["number"] for state in states}
     lost = [str(state.number) for state in known.states if state.number not in whole]
     if lost:
-        report.line(f"not to be returned to, having lost index files: state {listing(lost)}")
+        report.line(f"you cannot return to state {listing(lost)}, whose index files are lost")
     if states:
         report.line("--to N returns to a state")
 
@@ -369,7 +369,7 @@ def _show_old_sites(target: Folder, report: Reporter) -> None:
     sites = sorted(str(file.parent) for file in files)
     if sites:
         report.line(
-            f"{listing(sites)}: pages from before this; the same `ctk site` makes them again"
+            f"{listing(sites)}: these pages are older than this; run the same `ctk site` again"
         )
 
 

@@ -26,13 +26,13 @@ def rebuild_places(names: Sequence[str], number: str, jobs: int | None) -> None:
     here, report = workspace(), Reporter()
     if any("://" in name for name in names):
         raise BadValue(
-            "packages of a channel on a server cannot be made again",
+            "packages of a channel on a server cannot be rebuilt",
             "download them, and name the files",
         )
     is_number = number.isdecimal() and int(number) > 0
     if number != "all" and not is_number:
         raise BadValue(
-            f"{number!r} is no number of packages", "write it as --rebuild 10 or --rebuild all"
+            f"{number!r} is not a number of packages", "write it as --rebuild 10 or --rebuild all"
         )
     chosen = packages_in(Path(os.path.realpath(name)) for name in names)
     if number != "all" and int(number) < len(chosen):
@@ -48,7 +48,7 @@ def rebuild_places(names: Sequence[str], number: str, jobs: int | None) -> None:
     changed = sum(bool(differences) for differences in outcomes.values())
     if changed:
         raise NotReproduced(
-            f"{count(changed, 'package')} of {len(outcomes)} came out in another way",
+            f"{count(changed, 'package')} of {len(outcomes)} came out differently",
             "the table says which file differs; what another version of ctk built has to be built"
             " again",
         )

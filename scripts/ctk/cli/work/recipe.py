@@ -60,7 +60,13 @@ def build_recipe(recipe: Path, options: RecipeOptions) -> None:
         ordered = order(found, files, channels, scratch, cuda, pythons)
         _show_order(ordered, place, log, report)
         shop = Workshop(ordered, channels, folder, workspace, log, report.say)
-        made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
+        with report.task(f"build {found.name}", len(ordered.variants)) as task:
+            made = list(
+                shop.build(
+                    lambda variant: task.advance(0, f"building {variant.id}"),
+                    lambda variant, outcome: task.advance(1, f"{variant.id} {outcome}"),
+                )
+            )
         is_whole = options.output is None and not (cuda or pythons)
         _keep(made, folder, place, is_whole, report)
         _judge(shop, made, drivers, place, recipe, report)
@@ -75,7 +81,8 @@ def _read_values(
     for text in cuda:
         if not re.fullmatch(r"(?a)\d\d(\.\d\d?)?", text):
             raise BadValue(
-                f"{text!r} is no CUDA major and no toolkit", "write it as --cuda 12 or --cuda 12.6"
+                f"{text!r} is neither a CUDA major nor a toolkit",
+                "write it as --cuda 12 or --cuda 12.6",
             )
     for text in pythons:
         python_specs(text)
@@ -248,7 +255,7 @@ def _show_install(
         options += ["--base", base]
     ctk = ["ctk", "env", "create", *names, *options, "--prefix", "./my-env"]
     report.line(f"to install: {shlex.join(ctk)}")
-    # A folder that stands in for conda-forge here is no channel for conda's users.
+    # A folder that stands in for conda-forge here is not a channel for conda's users.
     urls += ["-c", base if "://" in base else "conda-forge"]
     conda = ["conda", "create", "-n", "my-env", *urls, *names]
     report.line(f"or, also with mamba: {shlex.join(conda)}")

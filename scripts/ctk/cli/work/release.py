@@ -112,7 +112,7 @@ def _newer(index: Index, workspace: Workspace, report: Reporter) -> list[str]:
     for state in review.completeness(index, locks, minors):
         if not state.published or state.published.missing:
             report.say(
-                f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is"
+                f"{state.minor} is not complete yet: `ctk release check {state.minor}` says what is"
                 " missing"
             )
             found.remove(state.minor)

@@ -180,7 +180,7 @@ def _show_whose(own: Path | str, addresses: Iterable[str], report: Reporter) -> 
     """Says for whom the site is, if it is not for everybody."""
     if any(address.startswith("file:") for address in addresses):
         report.line(
-            "its commands name folders of this machine; for others, make it with --url and --base"
+            "its commands use folders of this machine; for others, make it with --url and --base"
         )
     elif isinstance(own, Path) and is_built(own.resolve()):
         report.line(

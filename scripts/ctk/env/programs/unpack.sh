@@ -79,7 +79,7 @@ find_place() {
     [ -z "$(ls -A "$prefix")" ] || fail "there is something in $1" "name a new or empty folder"
     parent=${prefix%/*}
   elif [ -e "$place" ] || [ -L "$place" ]; then
-    fail "$1 is no folder" "name a new or empty folder"
+    fail "$1 is not a folder" "name a new or empty folder"
   else
     parent=$(cd "$(dirname "$place")" 2>/dev/null && pwd -P) || fail "the folder that $1 would be in is not there, or closed" \
       "make it first, or name another"

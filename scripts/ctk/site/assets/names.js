@@ -26,7 +26,7 @@ function distance(one, other) {
 
 const MAJOR = /-cu(?:da)?\d\dx?(?=-|$)/; // in the name of a wheel
 
-/** What is meant by a name that is no package here: a sentence, and the packages; undefined for another name. */
+/** What is meant by a name that is not a package here: a sentence, and the packages; undefined for another name. */
 function otherName(name) {
   const typed = name.toLowerCase();
   const pattern = [...OTHER_NAMES.keys()].find((key) => key.endsWith("*") && typed.startsWith(key.slice(0, -1)));

@@ -56,7 +56,7 @@
   const picked = (name) => document.querySelector(`input[name=${name}]:checked`)?.value ?? "";
 
   /** What is chosen now. The driver is a CUDA version, null without one, and undefined where the client is to find it;
-   * gpu is undefined where what was typed is no GPU. */
+   * gpu is undefined where what was typed is not a GPU. */
   function chosen() {
     const machine = picked("machine");
     const typed = machine === "choose" ? at("gpu").value.trim() : "";
@@ -582,7 +582,7 @@
   at("questions").addEventListener("submit", (event) => event.preventDefault());
   at("paste").addEventListener("input", paste);
   for (const [id, kind] of [["driver", "input"], ["package", "input"], ["gpu", "change"]]) at(id).addEventListener(kind, update);
-  // While a name is typed it is no name yet: "50" may become "5090". What is whole counts at once, else at the end.
+  // While a name is typed it is not a name yet: "50" may become "5090". What is whole counts at once, else at the end.
   at("gpu").addEventListener("input", () => {
     const text = at("gpu").value.trim();
     if (!text || (!/^\d{1,3}$/.test(text) && gpuOfText(text, offered.gpus))) update();
