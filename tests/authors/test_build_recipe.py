@@ -310,7 +310,7 @@ def test_a_build_that_no_machine_can_install_is_an_error_also_beside_a_good_one(
     code, said = fails(folder, "--cuda", "12.6", "--cuda", "13.0")
     assert code == errors.Unsolvable.exit_code
     conflict = (
-        r"one==\S+ needs cuda-nvrtc >=13 and cuda-version 12\.6\.\*, which cannot be had"
+        r"one==\S+ needs cuda-nvrtc >=13 and cuda-version 12\.6\.\*, which cannot be installed together"
         r" together\n"
     )
     assert re.search(rf"error: one-1-\w+ cannot be installed on any machine: {conflict}", said)

@@ -172,7 +172,7 @@ def test_a_build_whose_workers_die_too_often_is_a_failure_with_its_name(tmp_path
     go.touch()
     failed = report.failed
     assert failed[HELLO].startswith(f"{HELLO}: ") and failed[HELLO].endswith(
-        "is memory short there?"
+        "it may have run out of memory there"
     )
 
 

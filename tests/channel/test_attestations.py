@@ -313,8 +313,8 @@ def test_the_files_beside_a_package_have_to_be_what_the_index_says(
     assert f"{fixed.name} Caused by: No such file" in line
     index = read_index(folder.path)
     for value, what in (
-        (f"../{'a' * 61}", "is no sha256"),
-        (7, "is no sha256"),
+        (f"../{'a' * 61}", "is not a sha256"),
+        (7, "is not a sha256"),
         (None, "repodata does not name it"),
     ):
         record = {k: v for k, v in index.records[NAME].items() if k != FIELD}

@@ -167,5 +167,5 @@ def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(
 
 def test_a_folder_that_is_no_built_channel_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    with pytest.raises(UnknownName, match="is no channel that ctk built"):
+    with pytest.raises(UnknownName, match="is not a channel that ctk built"):
         small_channels.build(tmp_path / "plain", digit(1))

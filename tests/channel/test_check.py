@@ -121,7 +121,7 @@ def test_files_that_nothing_names_are_named(www: Path) -> None:
         ("noarch/.digit1-1.0-h0_0.conda.123.part", "a killed run left it; the next one removes it"),
         ("noarch/digit9-1.0-h0_0.conda", "the index does not name it"),
         ("noarch/digit9-1.0-h0_1.conda.sigs", "the package that it attests is missing"),
-        ("notices.json", "is no part of a channel"),
+        ("notices.json", "is not part of a channel"),
     }
     edit(www, REPODATA, lambda index: index["packages.conda"].clear())
     assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)
@@ -147,7 +147,7 @@ def test_the_command_lists_every_problem_in_one_table(
     bad = run_ctk("check", str(www))
     assert isinstance(bad.exception, ChannelBroken)
     assert bad.exception.cause.startswith("2 problems in")
-    for text in (ONE, TWO, "it is not there", "repodata says depends"):
+    for text in (ONE, TWO, "it is missing", "repodata says depends"):
         assert text in bad.stdout
     report = json.loads(run_ctk("check", str(www), "--json").stdout)
     assert report["problems"] == check_channel(www).as_json()["problems"]

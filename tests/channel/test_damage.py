@@ -167,7 +167,7 @@ def test_publish_and_rollback_name_a_site_beside_the_folder_that_does_not_show_t
 ) -> None:
     www, said = (
         tmp_path / "www",
-        f"{tmp_path / 'www-site'}: pages from before this; the same `ctk site` makes them",
+        f"{tmp_path / 'www-site'}: these pages are older than this; run the same `ctk site`",
     )
     assert "ctk site" not in run_ctk("publish", "--to", str(www)).stdout, "there is none"
     (tmp_path / "www-site").mkdir()
@@ -326,11 +326,11 @@ def test_of_the_states_only_one_that_lost_files_is_forgotten(
     refused = run_ctk("rollback", str(www.path), "--to", "2").exception
     assert isinstance(refused, ChannelBroken) and "return to another state" in refused.step
     offered = run_ctk("rollback", str(www.path)).stdout
-    assert "not to be returned to, having lost index files: state 2\n" in offered
+    assert "you cannot return to state 2, whose index files are lost\n" in offered
     assert re.findall(r"^\W*(\d) ", offered, re.M) == ["1", "3"]
     build(two_states.channel, sound(digit(8)))
     assert (
-        "forgotten, having lost index files: state 2\n"
+        "forgotten, because their index files are lost: state 2\n"
         in run_ctk("publish", "--to", str(www.path)).stdout
     )
     assert [(state.number, state.before) for state in www.history().states] == [

@@ -121,10 +121,10 @@ def test_a_recipe_that_is_not_committed_is_named_in_a_git_checkout(checkout: Wor
 @pytest.mark.parametrize(
     ("missing", "ends"),
     [
-        ("", "all is well"),
-        ("__cuda >=13.0", "all is well"),  # another machine's
-        ("python >=3.12,<3.13.0a0", "all is well"),
-        ("libfoo >=2", "not all is well"),
+        ("", "no test failed"),
+        ("__cuda >=13.0", "no test failed"),  # another machine's
+        ("python >=3.12,<3.13.0a0", "no test failed"),
+        ("libfoo >=2", "some packages cannot be installed"),
     ],
 )
 def test_a_build_ends_with_whether_all_is_well(missing: str, ends: str) -> None:
@@ -135,9 +135,8 @@ def test_a_build_ends_with_whether_all_is_well(missing: str, ends: str) -> None:
     assert any(
         "with --base conda-forge, those that it has are run" in s for s in said
     ) == missing.startswith("python")
-    assert first.startswith(f"package tests: 2 of {len(tests)} passed") and last.startswith(
-        f"{ends}: "
-    )
+    assert first.startswith(f"package tests: 2 of {len(tests)} passed")
+    assert last.startswith(ends)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +211,7 @@ def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
     assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["follower"]
     done = build(checkout)
     assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"follower", "hello"}
-    assert "left the channel" not in done.stdout
+    assert "removed from the channel" not in done.stdout
 
 
 def test_what_no_recipe_makes_any_more_leaves_the_channel(checkout: Workspace) -> None:

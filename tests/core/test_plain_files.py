@@ -111,7 +111,7 @@ def test_a_solver_is_not_given_an_index_that_is_no_file(
     odd(f"noarch/{name}")
     channel = tmp_path / "c"
     with (
-        pytest.raises(ChannelBroken, match="is no file"),
+        pytest.raises(ChannelBroken, match="is not a file"),
         reading([channel if form == "folder" else channel.as_uri()]),
     ):
         pytest.fail("it was given")

@@ -283,7 +283,7 @@ def test_a_run_that_was_stopped_is_finished_by_the_same_line_and_by_no_other(
     (prefix / "conda-meta" / "more-1.0-0.json").write_text("{")
     (prefix / "share" / "more").unlink()
     other = ctk(where, "env", "add", str(prefix), "pure")
-    assert other.returncode == BadValue.exit_code and "half made" in other.stderr
+    assert other.returncode == BadValue.exit_code and "is incomplete" in other.stderr
     assert step_of(other) == note.again(prefix)
     assert ctk(where, "solve", "pure", "--prefix", str(prefix)).returncode == BadValue.exit_code
     ctk(where, "env", "add", str(prefix), "more", check=True)

@@ -361,7 +361,7 @@ def test_nothing_runs_in_an_environment_that_was_not_finished(
     (tmp_path / "conda-meta").mkdir()
     note.write(tmp_path)
     done = ctk(where, "env", "run", str(tmp_path), "--", "true")
-    assert done.returncode == BadValue.exit_code and f"{tmp_path} is half made" in done.stderr
+    assert done.returncode == BadValue.exit_code and f"{tmp_path} is incomplete" in done.stderr
     assert f"`ctk env create pure --driver 13.0 --prefix {tmp_path}`" in done.stderr
     replace(note, stamp="x").write(tmp_path)
     assert ctk(where, "env", "run", str(tmp_path), "--", "true").returncode == 0

@@ -190,7 +190,7 @@ def test_an_nvjitlink_that_nobody_asked_for_is_found_with_the_line_that_brings_b
     found = check(made, "12.6", None)
     assert found["native toolkit"]["found"] == "toolkit 12.6 native"
     assert states(found) == {"nvJitLink": "problem"}
-    said = "12.9.86, beside toolkit 12.6, and nothing that is there or was asked for needs that"
+    said = "12.9.86, but the toolkit is 12.6, and no installed or requested package needs that"
     assert found["nvJitLink"]["found"] == said
     (source,) = examined(Workspace(ROOT), made.prefix).channels
     words = [
@@ -605,7 +605,7 @@ FORGE = {"name": "cuda-version", "version": "12.6", "build": "h7480c83_3"}  # ha
         (FORGE, "cuda-version >=12,<13.0a0 native_*", "h7480c83_3"),
         (FORGE, "cuda-version >=12.9,<12.10.0a0", "12.9"),
         ({"name": "numpy", "version": "1.26"}, "numpy >=2", "numpy 1.26"),
-        ({"name": "something"}, "numpy >=2", "which is not there"),
+        ({"name": "something"}, "numpy >=2", "which is not installed"),
     ],
 )
 def test_packages_that_disagree_are_found_with_their_channels(

@@ -53,7 +53,7 @@ def test_every_file_is_in_the_list_of_hashes(made: Made) -> None:
     done = subprocess.run(words, cwd=made.whole.parent, capture_output=True, text=True, check=True)
     assert done.stdout.count(": OK") == 2
     assert "packed: 3 files" in made.said
-    assert "there: sh whole.run DIR" in made.said
+    assert "to unpack it there: sh whole.run DIR" in made.said
     assert left_in(made.workspace.temporary) == set()
     assert not [name for name in left_in(made.whole.parent) if name.startswith(".")]
 

@@ -212,7 +212,7 @@ def test_a_name_with_a_newline_is_inside_and_shown_on_one_line(
     attacked(prefix, names("share/a\nb", "../a\nb"))
     done = change(where, prefix, "second")
     assert done.returncode == NotReady.exit_code
-    assert "names '../a\\nb': it leads out" in done.stderr and "share" not in done.stderr
+    assert "names '../a\\nb': it leads outside" in done.stderr and "share" not in done.stderr
     attacked(prefix, lambda _, record: (record["files"].pop(), record["paths_data"]["paths"].pop()))
     (prefix / "share" / "a\nb").write_text("x")
     assert change(where, prefix, "second").returncode == 0
@@ -371,8 +371,8 @@ def _listed(path: str) -> Draft:
 
 PACKAGES = {
     "absolute": (_listed("/mine/evil"), "/mine/evil: it is absolute"),
-    "dots": (_listed("../mine/evil"), "../mine/evil: it leads out"),
-    "backslash": (_listed("..\\mine"), "..\\mine: it leads out"),
+    "dots": (_listed("../mine/evil"), "../mine/evil: it leads outside"),
+    "backslash": (_listed("..\\mine"), "..\\mine: it leads outside"),
     "null": (_listed("a\0b"), "null"),
     "nothing": (_listed(""), "'': it does not name a file"),
     "a record": (_listed("conda-meta/other-1.0-0.json"), "it is not a file of a package"),

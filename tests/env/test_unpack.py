@@ -66,7 +66,7 @@ def test_what_was_unpacked_is_an_environment_of_its_request(made: Made, tmp_path
     request = ("application", "--driver", "13.0", "--arch", "9.0")
     assert create(made.workspace, prefix, *request).stdout.startswith(f"unchanged: {prefix}\n")
     assert f"changed: {prefix}\n" in create(made.workspace, prefix, "pure").stdout, (
-        "it is no other tool's"
+        "it belongs to no other tool"
     )
 
 

@@ -98,7 +98,7 @@ def test_a_pixi_toml_states_the_machine(
 
 def test_the_lines_for_pixi_are_toml_and_name_the_channel(solve: Solve) -> None:
     result = solve("environment.yml")
-    _, _, below = result.stdout.partition("without that, write in a pixi.toml:\n")
+    _, _, below = result.stdout.partition("or write in pixi.toml:\n")
     lines = [line for line in below.splitlines() if line.startswith("  ")]
     manifest = tomllib.loads("\n".join(lines))
     assert manifest["cuda-nvcc"]["channel"] == "conda-forge"
@@ -174,11 +174,11 @@ def test_nothing_is_overwritten(solve: Solve, tmp_path: Path) -> None:
     ("words", "cause", "step"),
     [
         (["no.yml"], "no.yml: there is no such file", "name a file"),
-        (["environment.yml", "cuda-core"], "stands beside specs", "write the specs into it"),
+        (["environment.yml", "cuda-core"], "cannot be combined with specs", "write the specs into it"),
         (["environment.yml", "--write", "new.txt"], "does not end in .yml", "new.yml"),
         (["environment.yml", "--environment", "gpu"], "has one environment", "leave out"),
         (["environment.yml", "--everywhere"], "exclude each other", "give one of them"),
-        (["cuda-core", "--write", "new.yml"], "are about a file", "ctk solve environment.yml"),
+        (["cuda-core", "--write", "new.yml"], "apply to a file", "ctk solve environment.yml"),
         (["./environment.yml", "x.yml", "--write", "n.yml"], "are for one file", "name one"),
     ],
 )

@@ -235,7 +235,7 @@ def test_as_many_parentheses_as_are_allowed_are_no_danger(tmp_path: Path) -> Non
 
 
 def test_a_spec_of_a_request_has_bounds_too() -> None:
-    with pytest.raises(BadValue, match="is no spec: it has more than 100 parentheses") as error:
+    with pytest.raises(BadValue, match="is not a spec: it has more than 100 parentheses") as error:
         parse_spec(NESTED)
     assert len(error.value.cause) < 1000
 

@@ -78,13 +78,13 @@ def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
         (
             '"release": "13.4.3"',
             '"release": "13.5.3"',
-            "release: 13.5.3 belongs into cuda-13.5.lock",
+            "release: 13.5.3 belongs in cuda-13.5.lock",
         ),
         ('"release": "13.4.3"', '"release": "13.4"', "release: String should match pattern"),
         (
             '"file": "nvidia_cudart-13.4.92',
             '"file": "nvidia_cudart-13.4.91',
-            "is no file of nvidia-cudart 13.4.92",
+            "is not a file of nvidia-cudart 13.4.92",
         ),
         ("manylinux2014_x86_64.whl", "win_amd64.whl", "py3-none-win_amd64.whl is not for linux-64"),
         ('"sha256": "', '"sha1": "', "sha256: Field required"),

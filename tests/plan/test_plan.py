@@ -265,7 +265,7 @@ def test_an_output_that_the_recipe_skips_is_named_with_its_condition(small_set: 
         small_set, Request(platforms=["linux-64"], releases=["12.6"], recipes=["runtime"]), TAGS
     )
     assert [(x.id, x.reason) for x in planned.left_out] == [
-        ("runtime-static-cuda12.6-linux-64", 'its recipe skips it where cuda_version == "12.6"')
+        ("runtime-static-cuda12.6-linux-64", 'its recipe skips it if cuda_version == "12.6"')
     ]
     assert [o.name for o in planned.builds[0].outputs] == ["runtime_linux-64"]
 

@@ -305,7 +305,7 @@ def test_the_variants_say_why_they_have_what_a_reader_of_the_recipe_does_not_exp
 
 @pytest.mark.parametrize("name", ["not a name!", "a--b", "-a", "a-", "a/b/c", "a/", ""])
 def test_a_maintainer_has_a_name_that_github_has(name: str) -> None:
-    with pytest.raises(BadValue, match="is no GitHub name"):
+    with pytest.raises(BadValue, match="is not a GitHub name"):
         feedstock(Workspace(ROOT), "cuda-arch", (), ("conda-forge/cuda", name), address, made)
 
 

@@ -155,7 +155,7 @@ def test_check_and_list_say_why_it_is_there(locked: Workspace, run: Run) -> None
         (["cuda-toolkit", "13.0.0"], UnknownName, "a part of the CUDA Toolkit"),
         (["13.4.0"], UnknownName, "write the minor, whose newest patch is locked: 13.4"),
         (["nccl", "2.0"], NotPublished, "libraries-12: name one that it has: 2.3, 2.2 and 2.1"),
-        (["nccl", "2.4rc1"], NotPublished, "is no final version"),
+        (["nccl", "2.4rc1"], NotPublished, "is not a final version"),
         (["nccl", "2.9"], NotPublished, "is newer than 2.3, which libraries-13 has"),
         (["torch", "2.10"], NotPublished, "requires triton==3.6, and the package index has none"),
     ],

@@ -90,7 +90,7 @@ def test_pages_for_others_name_no_folder_of_this_machine(
     )
     base = (tmp_path / "checkout" / "output" / "base").resolve()
     for address in ("notaurl", "file:///srv/cuda", "https://", "ftp://example.org/cuda"):
-        with pytest.raises(BadValue, match="is no address on the web") as caught:
+        with pytest.raises(BadValue, match="is not an address on the web") as caught:
             build("--url", address, "--base", "conda-forge", *few)
         assert "--url https://" in caught.value.step
     for local in ((), ("--base", str(base)), ("--base", base.as_uri())):
@@ -199,7 +199,7 @@ def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"mine.txt": b"precious"}
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("mine.txt", "link"):
-        with pytest.raises(BadValue, match="is no folder"):
+        with pytest.raises(BadValue, match="is not a folder"):
             write([Page("index.html", b"1")], tmp_path / name)
 
 

@@ -321,7 +321,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
         if path in leftovers:
             yield Finding(path.name, "a killed run left it; the next one removes it")
         elif not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
-            yield Finding(path.name, "is no part of a channel")
+            yield Finding(path.name, "is not part of a channel")
     known = {*index.records, *_retained(index.folder)}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in FILES}
     # Else all files would be orphans.

@@ -80,7 +80,7 @@ def refuse_missing(prefix: Path) -> None:
     if prefix.is_dir():
         reason = "has no conda-meta"
     elif prefix.exists():
-        reason = "is no folder"
+        reason = "is not a folder"
     else:
         reason = "is not there"
     place = "./my-env" if prefix.exists() else shlex.quote(str(prefix))

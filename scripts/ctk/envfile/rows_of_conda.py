@@ -281,12 +281,12 @@ class RowsOfConda:
     def row_of_hidden(self, line: Line, found: Hidden) -> Row:
         """The row of a package that the base channel has, and that is hidden."""
         name = parse_spec(line.spec).name
-        hides = f"which {name} of this channel hides"
+        by = f"by {name} of this channel"
         if name not in self.shelf.own:
-            hides = "whose dependencies are hidden by packages here"
+            by = "as its dependencies are by packages of this channel"
         words = (
-            f"{found.version} of {found.channel}, {hides} where the priority of channels is"
-            " strict, as pixi's is by default"
+            f"{found.version} of {found.channel}, hidden {by} if channel priority is strict, as it"
+            " is in pixi by default"
         )
         return Row(line, Answer.HIDDEN, words, by_channel=found.specs)
 
