@@ -59,6 +59,7 @@ def test_sphinx_understands_every_page(tmp_path: Path) -> None:
             {name: docs.readable(text, USUAL, DEFAULT) for name, text in texts.items()},
             tmp_path,
             "CUDA here",
+            ROOT / "docs" / "images",
         )
         == ""
     )
@@ -137,6 +138,33 @@ def test_a_page_has_a_side_bar_a_search_and_the_next_page(site: Path) -> None:
         text = (site / f"{name}.html").read_text()
         assert re.search(rf'class="next-page" href="{following}\.html"', text)
         assert 'action="search.html"' in text and 'class="sidebar-tree"' in text
+
+
+def test_the_table_of_drivers_and_gpus_has_the_colours_of_the_site(site: Path) -> None:
+    html = (site / "how-the-right-build-is-picked.html").read_text()
+    text = (ROOT / "docs" / "how-the-right-build-is-picked.md").read_text()
+    _, rows = text.split("| driver supports CUDA |")
+    picks = [
+        cell.strip()
+        for row in rows.partition("\n\n")[0].splitlines()[2:]
+        for cell in row.split("|")[2:-1]
+        if cell.strip()
+    ]
+    found = re.findall(r'<td class="(native|compat|refused)"><p>([^<]+)</p>', html)
+    assert [cell for _, cell in found] == picks
+    seen = {cell.partition(" ")[2]: name for name, cell in found}
+    assert seen == {"": "native", "compat": "compat", "PTX only": "compat", "no code": "refused"}
+    style = (site.parent / "assets" / "docs.css").read_text()
+    assert "td.native { background: var(--color-native); }" in style
+    assert re.search(r"--color-native: #[0-9a-f]{6}", html), "furo has no such colour"
+
+
+def test_a_picture_comes_with_its_page(site: Path) -> None:
+    html = (site / "how-the-right-build-is-picked.html").read_text()
+    alts = dict(re.findall(r'<img alt="([^"]+)" src="([^"]+)"', html))
+    assert alts
+    for picture in alts.values():
+        assert (site / picture).is_file()
 
 
 def test_the_commands_name_this_channel(site: Path) -> None:

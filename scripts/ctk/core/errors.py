@@ -51,7 +51,7 @@ class UnknownName(CtkError, exit_code=3):
         valid = sorted(set(known))
         if kind == "platform" and name.startswith(
             "osx"
-        ):  # NVIDIA's last is 10.2: docs/troubleshooting.md
+        ):  # NVIDIA's last is 10.2: docs/names-and-platforms.md
             return cls(
                 f"there is no CUDA for macOS ({name})",
                 f"name the GPU machine's platform: {', '.join(valid)}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
@@ -14,10 +15,17 @@ from typing import Any
 
 from ctk.core.console import listing
 from ctk.plan.names import Names
-from ctk.site.pages import Page, assets, docs_header, moved, safe_json
+from ctk.site.pages import Page, assets, colour, docs_header, moved, safe_json
 
 SECTIONS = {
-    "Use": ["users", "environments", "cluster", "pytorch-jax-cupy", "troubleshooting"],
+    "Use": [
+        "users",
+        "environments",
+        "cluster",
+        "pytorch-jax-cupy",
+        "names-and-platforms",
+        "troubleshooting",
+    ],
     "Choose": ["how-the-right-build-is-picked"],
     "Build packages": ["recipe-authors", "gpu-code"],
     "Keep a channel": ["maintainers", "security"],
@@ -56,9 +64,12 @@ _STATED = re.compile(
 _WITH_A_VALUE = ("-n", "-c")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _LINK = re.compile(
-    r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?"
+    r"(?P<open>\s+\()?(?<!!)\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?"
 )
 _ARTICLE = re.compile(r'<article role="main".*</article>', re.DOTALL)
+_TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
+_PICKS = "driver supports CUDA"  # the first heading of the table of drivers and GPUs
+_PICK = re.compile(r"(?<=\n)<td><p>(?P<cell>[^<]+)</p>")  # no row begins with one
 _TAG = re.compile(r'<a class="headerlink".*?</a>|<[^>]+>', re.DOTALL)
 _CODE, _OPTION = (
     re.compile(rb"<pre .*?</pre>", re.DOTALL),
@@ -98,6 +109,7 @@ _EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
 # Theirs -> ours.
 _COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}
 _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
+_COLOURS |= {"native": "native", "compat": "compat"}  # of cells
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,7 @@ def pages(folder: Path, title: str, subject: Subject) -> Iterator[Page]:
     shown = {name: readable(text, subject, default) for name, text in texts.items()}
     plain: dict[str, str] = {}
     with TemporaryDirectory(prefix="ctk-docs-") as scratch:
-        build(shown, Path(scratch), title)
+        build(shown, Path(scratch), title, folder / "images")
         for file in sorted(file for file in Path(scratch, "made").rglob("[!.]*") if file.is_file()):
             content = file.read_bytes()
             if file.suffix == ".html":
@@ -143,11 +155,25 @@ def pages(folder: Path, title: str, subject: Subject) -> Iterator[Page]:
                     lambda code: _OPTION.sub(rb'<span class="option">\g<0></span>', code[0]),
                     content,
                 )
+                content = coloured(content.decode()).encode()
                 if file.stem in texts and (article := _ARTICLE.search(content.decode())):
                     plain[file.stem] = " ".join(unescape(_TAG.sub("", article[0])).split())
             yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
         yield Page("docs/texts.js", f"const TEXTS = {safe_json(plain)};\n".encode())
     yield from moved_pages(texts, title)
+
+
+def coloured(html: str) -> str:
+    """A page whose table of drivers and GPUs has the colours of the site's own table."""
+
+    def cells(table: re.Match[str]) -> str:
+        if _PICKS not in table[0]:
+            return table[0]
+        return _PICK.sub(
+            lambda pick: f'<td class="{colour(pick["cell"])}"><p>{pick["cell"]}</p>', table[0]
+        )
+
+    return _TABLE.sub(cells, html)
 
 
 def moved_pages(texts: Mapping[str, str], title: str) -> Iterator[Page]:
@@ -218,10 +244,10 @@ def _link(link: re.Match[str]) -> str:
     )
 
 
-def build(texts: dict[str, str], folder: Path, title: str) -> str:
+def build(texts: dict[str, str], folder: Path, title: str, images: Path) -> str:
     """Has Sphinx make pages in ``folder/made``, which load nothing from elsewhere.
 
-    Returns its warnings.
+    `images` is the folder of their pictures, if there are any. Returns Sphinx's warnings.
     """
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace, patch_docutils
@@ -231,6 +257,8 @@ def build(texts: dict[str, str], folder: Path, title: str) -> str:
         contents += [f"```{{toctree}}\n:caption: {heading}\n:maxdepth: 1\n"]
         contents += [*(name for name in section if name in texts), "```\n"]
     (folder / "source").mkdir()
+    if images.is_dir():
+        shutil.copytree(images, folder / "source" / "images")
     for name, text in (texts | {"index": "\n".join(contents)}).items():
         (folder / "source" / f"{name}.md").write_text(text, encoding="utf-8")
     settings: dict[str, Any] = {

@@ -254,7 +254,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"count": count, "thousands": lambda number: f"{number:,}", "day": _day}
+    environment.filters["colour"] = colour
     return environment
+
+
+def colour(cell: str) -> str:
+    """The CSS class of a cell of `ctk.verify.table`: ``native``, ``compat`` or ``refused``."""
+    if cell in ("", "-") or cell.endswith("no code"):
+        return "refused"
+    return "compat" if " " in cell else "native"
 
 
 def _day(timestamp: int) -> str:

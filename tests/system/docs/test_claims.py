@@ -1,4 +1,6 @@
-"""What docs/troubleshooting.md says: facts of packages, wheels and programs."""
+"""What docs/troubleshooting.md and names-and-platforms.md say: facts of packages, wheels and
+programs.
+"""
 
 from __future__ import annotations
 
@@ -200,7 +202,9 @@ def test_a_name_means_what_the_page_says(planned_solve: Solve) -> None:
 
 def test_the_table_has_the_first_toolkit_of_each_platform() -> None:
     rows = re.findall(
-        r"^\|.+\| `([\w-]+)` \| (\d+\.\d+) and newer", page("troubleshooting"), re.MULTILINE
+        r"^\|.+\| `([\w-]+)` \| (\d+\.\d+) and newer",
+        page("names-and-platforms"),
+        re.MULTILINE,
     )
     # That is Thor's.
     said = {subdir: minor for subdir, minor in rows if (subdir, minor) != ("linux-aarch64", "13.0")}

@@ -124,7 +124,7 @@ CHANGED = ("test_cpu_gpu_compat", "test_montecarlo", "test_random")
 
 
 def test_the_examples_of_numba_cuda_compute_with_numba_cuda_mlir(environment: Environment) -> None:
-    """Only their imports change. docs/troubleshooting.md has the table."""
+    """Only their imports change. docs/names-and-platforms.md has the table."""
     environment.needs("numba-cuda")
     environment.needs("numba-cuda-mlir")
     found = environment.report(PROGRAMS / "numba_examples.py")
