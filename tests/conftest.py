@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,15 +72,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWorld:
 
 
 _LONGEST = (
-    "system/environments",
     "system/faults",
     "system/docs",
     "system/walks",
-    "recipes",
-    "verify",
-    "authors",
-    "solve",
-    "cli",
+    "channel/environments",
+    "channel/authors",
+    "channel/verify",
+    "channel/recipes",
+    "channel/cli",
+    "channel/solve",
 )
 
 
@@ -95,6 +96,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.parent, len(order)))
 
 
+# --- the suite `unit`: no test starts a process, so none needs a channel, and all end in a minute
+_UNIT = ROOT / "tests" / "unit"
+_STARTS = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"))
+_STARTED: list[str] = []
+
+
+def _note_process(event: str, arguments: tuple[object, ...]) -> None:
+    if event in _STARTS:
+        _STARTED.append(f"{event} {str(arguments)[:200]}")
+
+
+sys.addaudithook(_note_process)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _STARTED.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fails a test of the suite that started a process, itself or by a fixture."""
+    yield
+    if _STARTED and item.path.is_relative_to(_UNIT):
+        pytest.fail(f"a test of the suite unit starts no process: {_STARTED[0]}", pytrace=False)
+
+
+# --- a run leaves the checkout as it was
 _AT_START = pytest.StashKey[str | None]()
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Brings the wheel of a CTK component, unpacked in the work folder, into the layout of conda packages below $PREFIX.
-# scripts/ctk/package/layout.py has that layout as a table, and tests/recipes/test_layout.py compares the two.
+# scripts/ctk/package/layout.py has that layout as a table, and tests/channel/recipes/test_layout.py compares the two.
 #
 # CUDA_VERSION  The CTK minor, e.g. 13.4.
 # PKGCONFIG     The libraries to write a .pc file for, as linkers name them (cufft cufftw); empty for none.

@@ -1,8 +1,8 @@
 """Environments as conda, mamba, rattler and conda-pack make them, of three tiny packages.
 
-py-rattler and conda-pack are here always. Of conda and mamba, `tests/env/records` has what they
-wrote: the records, and the installed files. A sample has ``@PREFIX@``, ``@CACHE@`` and ``@ROOT@``
-in the place of folders. In the place of the digest of a file that contains the prefix, it has
+py-rattler and conda-pack are here always. Of conda and mamba, `tests/channel/env/records` has what
+they wrote: the records, and the installed files. A sample has ``@PREFIX@``, ``@CACHE@`` and
+``@ROOT@`` in the place of folders. In the place of the digest of a file that contains the prefix, it has
 ``@SHA256@``, since that file has another content at each place.
 
 `python -m kit.client_records` in `tests` writes the samples anew (CONTRIBUTING.md).
@@ -30,7 +30,7 @@ import rattler
 from kit.packages import Draft
 from kit.tiny_packages import BINARY, PLACEHOLDER, tiny, write_channel
 
-SAMPLES = Path(__file__).parents[1] / "env" / "records"
+SAMPLES = Path(__file__).parents[1] / "channel" / "env" / "records"
 SITE = "lib/python3.11/site-packages"
 _DIGEST = "@SHA256@"
 _LINK = "link to "

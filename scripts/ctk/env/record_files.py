@@ -13,7 +13,7 @@ A record is a file in ``conda-meta``. Clients fill in its fields in different wa
 
 Sources: conda/core/path_actions.py of conda, libmamba/src/core/link.cpp of mamba, and
 conda_pack/core.py.
-tests/env/records has records that each of these clients wrote.
+tests/channel/env/records has records that each of these clients wrote.
 """
 
 from __future__ import annotations

@@ -31,14 +31,14 @@ NOT_RUN = (
     ("gpu-code",),
     ("site",),
     ("env", "create", "scale"),  # what build-recipe made: tests/system/walks/test_examples.py
-    ("env", "add"),  # and what it would change: tests/system/environments/test_second_command.py
+    ("env", "add"),  # and what it would change: tests/channel/environments/test_second_command.py
     ("solve", "numba-cuda", "--prefix"),
-    ("env", "module"),  # tests/env/test_modulefile.py
+    ("env", "module"),  # tests/channel/env/test_modulefile.py
     ("env", "create", "--prefix", "ENVIRONMENT"),  # of benchmarks/, with the whole toolkit
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),
-    ("doctor", "--channel"),  # without a checkout: tests/cli/test_without_checkout.py
+    ("doctor", "--channel"),  # without a checkout: tests/channel/cli/test_without_checkout.py
     ("doctor", "$CONDA_PREFIX"),
     ("clean", "--yes"),
     ("lint", "--planned"),

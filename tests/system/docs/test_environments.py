@@ -270,7 +270,7 @@ def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: s
 
 
 def test_a_client_makes_what_is_printed_for_a_fleet(client: Client, built: Workspace) -> None:
-    """tests/solve/test_fleet.py has the picks of each solver."""
+    """tests/channel/solve/test_fleet.py has the picks of each solver."""
     options = ("--driver", "12.6", "--driver", "13.0", "--arch", "9.0", "--arch", "10.0", "--json")
     environments = json.loads(ctk(built, "solve", FOLLOWS, *options, check=True).stdout)[
         "environments"

@@ -2,9 +2,9 @@
 they are for.
 
 Lines for conda are solved by rattler from the channels that they name, beside all that is in the
-environment. What `ctk` prints for bad input is typed in tests/cli/test_bad_input.py. Of what
-changes the machine (`chmod`, `rm` of a broken record) the test sees that the program or the file is
-there.
+environment. What `ctk` prints for bad input is typed in tests/channel/cli/test_bad_input.py. Of
+what changes the machine (`chmod`, `rm` of a broken record) the test sees that the program or the
+file is there.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ PATIENCE = 300.0
 
 How fast a command ends is not judged here: a machine may be busy.
 """
-RECIPE = ROOT / "tests" / "cli" / "recipe"
+RECIPE = ROOT / "tests" / "channel" / "cli" / "recipe"
 LONG = {"build": "group", "build-recipe": "main", "env create": "main"}
 """Command -> who gets the signal: with processes and the index, with threads, and with a solver."""
 

@@ -1,9 +1,9 @@
 """What `ctk build --libraries` makes, used on this machine's GPUs: PyTorch, JAX, CuPy, all in one
 process, and cuTile.
 
-Where there is no GPU or no such channel, tests/release/test_library_locks.py holds how files are
-laid out, the golden files which there are, and the audit of a build what they need. An environment
-is one of those that CTK_GPU_ENVIRONMENTS names, as in test_kernels.py, or is made of this
+Where there is no GPU or no such channel, tests/channel/release/test_library_locks.py holds how
+files are laid out, the golden files which there are, and the audit of a build what they need. An
+environment is one of those that CTK_GPU_ENVIRONMENTS names, as in test_kernels.py, or is made of this
 checkout's channel.
 """
 

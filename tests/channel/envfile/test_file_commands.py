@@ -1,0 +1,235 @@
+"""Commands that take a file: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from conftest import ctk
+from ctk.core.checkout import Workspace
+from kit.file_world import file_world
+
+FILE = """\
+# ours
+name: train
+channels:
+  - nvidia
+  - conda-forge
+dependencies:
+  - python=3.13   # not older
+  - pytorch-cuda=12.1
+  - cuda-nvcc
+  - numba-cuda
+  - numpy
+  - pip:
+      - nvidia-cuda-nvrtc-cu12==12.1.105
+      - requests
+"""
+Solve = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def channels(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The options for the default channel, with a stand-in for conda-forge behind it."""
+    ours, base = file_world(project, tmp_path_factory.mktemp("files")).channels
+    return ["--channel", str(ours), "--base", str(base)]
+
+
+PIXI = """\
+[workspace]
+channels = ["conda-forge"]
+platforms = [{ platform = "linux-64", cuda = { driver = "13.0", arch = "7.0" } }]
+[dependencies]
+cuda-nvrtc = "*"
+"""
+
+
+@pytest.fixture
+def solve(
+    project: Workspace, channels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Solve:
+    """`ctk solve` in a folder with ``environment.yml``, on a machine with driver 13.0."""
+    (tmp_path / "environment.yml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, driver: str = "13.0") -> CompletedProcess[str]:
+        stated = ["--driver", driver] if driver else []
+        return ctk(project, "solve", *words, *stated, *channels, "--platform", "linux-64")
+
+    return run
+
+
+def test_a_file_is_answered_line_by_line_and_solved(solve: Solve) -> None:
+    result = solve("environment.yml", "--arch", "9.0")
+    assert result.returncode == 0, result.stderr
+    assert "environment.yml: 7 packages, 4 of them about CUDA" in result.stdout
+    for words in (
+        "8  pytorch-cuda=12.1",
+        "9  cuda-nvcc",
+        "13  nvidia-cuda-nvrtc-cu12==12.1.105",
+    ):
+        assert words in result.stdout
+    assert "toolkit 12.9, native" in result.stdout
+    assert "not about CUDA: 3 lines; they stay as they are" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("stated", "gpu"), [((), "7.0"), (("--arch", "9.0"), "9.0")], ids=["file", "--arch"]
+)
+def test_a_pixi_toml_states_the_machine(
+    stated: tuple[str, ...],
+    gpu: str,
+    solve: Solve,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver and a GPU, where neither an option nor the machine has a driver."""
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "")  # a machine without one, wherever this runs
+    (tmp_path / "pixi.toml").write_text(PIXI)
+    result = solve("pixi.toml", *stated, driver="")
+    assert result.returncode == 0, result.stderr
+    assert f"driver 13.0, GPU {gpu}" in result.stdout
+
+
+def test_the_lines_for_pixi_are_toml_and_name_the_channel(solve: Solve) -> None:
+    result = solve("environment.yml")
+    _, _, below = result.stdout.partition("or write in pixi.toml:\n")
+    lines = [line for line in below.splitlines() if line.startswith("  ")]
+    manifest = tomllib.loads("\n".join(lines))
+    assert manifest["cuda-nvcc"]["channel"] == "conda-forge"
+
+
+def test_the_document_of_files_has_each_of_them(solve: Solve, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\nrequests\n")
+    result = solve("environment.yml", "requirements.txt", "--json")
+    document = json.loads(result.stdout)
+    first, second = document["files"]
+    assert (first["file"], first["format"], first["part"]) == (
+        "environment.yml",
+        "environment.yml",
+        "whole",
+    )
+    assert (first["toolkit"], first["fit"], first["others"]) == ("12.9", "native", 3)
+    lines = {line["package"]: line for line in first["lines"]}
+    assert lines["cuda-nvcc"]["answer"] == "hidden"
+    assert lines["cuda-nvcc"]["by_channel"][0] == "conda-forge::cuda-nvcc"
+    assert lines["nvidia-cuda-nvrtc-cu12"]["specs"] == ["cuda-nvrtc"]
+    assert second["lines"][0]["specs"] == ["pytorch"]
+    assert "toolkit" not in document
+
+
+def test_a_file_without_a_solution_says_why(solve: Solve, tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text("dependencies: [cuda-version=13.4, cuda-core]\n")
+    result = solve("environment.yml", "--json", driver="12.4")
+    document = json.loads(result.stdout)
+    assert result.returncode != 0
+    (file,) = document["files"]
+    assert file["reason"] == {"kind": "driver"}
+    assert file["lines"][0]["answer"] == "here"
+
+
+def test_write_makes_the_file_that_is_right_here(
+    solve: Solve, tmp_path: Path, channels: list[str]
+) -> None:
+    result = solve("environment.yml", "--write", "new.yml")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "environment.yml").read_text() == FILE
+    assert (tmp_path / "new.yml").read_text() == (
+        "# ours\n"
+        "name: train\n"
+        "channels:\n"
+        f"  - {channels[1]}\n"
+        "  - conda-forge\n"
+        f"  - {channels[3]}\n"
+        "dependencies:\n"
+        "  - cuda-gpu\n"
+        "  - python=3.13   # not older\n"
+        "  - cuda-version=12  # was pytorch-cuda=12.1\n"
+        "  - cuda-nvcc\n"
+        "  - numba-cuda\n"
+        "  - numpy\n"
+        "  - cuda-nvrtc  # was nvidia-cuda-nvrtc-cu12==12.1.105\n"
+        "  - pip:\n"
+        "      - requests\n"
+    )
+    assert "-  - pytorch-cuda=12.1" in result.stdout
+    again = json.loads(solve("new.yml", "--json").stdout)["files"][0]
+    assert (again["toolkit"], again["fit"]) == ("12.9", "native")
+    assert {line["answer"] for line in again["lines"]} == {"here", "hidden"}
+
+
+def test_nothing_is_overwritten(solve: Solve, tmp_path: Path) -> None:
+    result = solve("environment.yml", "--write", "environment.yml")
+    assert result.returncode != 0
+    assert "environment.yml exists, and nothing is overwritten" in result.stderr
+    assert (tmp_path / "environment.yml").read_text() == FILE
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "step"),
+    [
+        (["no.yml"], "no.yml: there is no such file", "name a file"),
+        (
+            ["environment.yml", "cuda-core"],
+            "cannot be combined with specs",
+            "write the specs into it",
+        ),
+        (["environment.yml", "--write", "new.txt"], "does not end in .yml", "new.yml"),
+        (["environment.yml", "--environment", "gpu"], "has one environment", "leave out"),
+        (["environment.yml", "--everywhere"], "exclude each other", "give one of them"),
+        (["cuda-core", "--write", "new.yml"], "apply to a file", "ctk solve environment.yml"),
+        (["./environment.yml", "x.yml", "--write", "n.yml"], "are for one file", "name one"),
+    ],
+)
+def test_what_says_nothing_is_refused(
+    words: list[str], cause: str, step: str, solve: Solve
+) -> None:
+    result = solve(*words)
+    assert result.returncode != 0 and "Traceback" not in result.stderr
+    assert cause in result.stderr and step in result.stderr
+
+
+def test_an_environment_of_a_pixi_manifest_is_named(solve: Solve, tmp_path: Path) -> None:
+    (tmp_path / "pixi.toml").write_text(
+        '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n'
+        '[feature.gpu.system-requirements]\ncuda = "12.6"\n'
+        '[feature.gpu.dependencies]\nnumba-cuda = "*"\n'
+        '[environments]\ngpu = ["gpu"]\n'
+    )
+    without = solve("pixi.toml", driver="")
+    assert "about CUDA are gpu: name one with --environment" in without.stdout
+    of_gpu = solve("pixi.toml", "--environment", "gpu", driver="")
+    assert "for a driver for CUDA 12.6, which the file states" in of_gpu.stdout
+    assert "toolkit 12.6, native" in of_gpu.stdout
+    unknown = solve("pixi.toml", "--environment", "cpu", driver="")
+    assert unknown.returncode != 0 and "gpu" in unknown.stderr
+
+
+def test_a_fleet_gets_what_a_file_asks_for(solve: Solve, tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text("dependencies: [numba-cuda]\n")
+    result = solve("environment.yml", "--driver", "12.6:8.0", "--driver", "13.0:9.0", driver="")
+    assert "1 environment serves 2 kinds of machines" in result.stdout
+
+
+def test_a_file_in_the_place_of_specs_is_sent_to_its_option(
+    project: Workspace, tmp_path: Path
+) -> None:
+    result = ctk(project, "env", "create", "environment.yml", "--prefix", str(tmp_path / "env"))
+    assert result.returncode != 0
+    assert "ctk env create --file environment.yml --prefix ./my-env" in result.stderr
+
+
+def test_what_a_file_lacks_here_is_said_before_anything_is_made(
+    project: Workspace, solve: Solve, channels: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "environment.yml").write_text("dependencies: [cuda-core, biopython]\n")
+    words = ["--file", "environment.yml", "--prefix", "env", "--driver", "13.0"]
+    result = ctk(project, "env", "create", *words, *channels)
+    assert result.returncode != 0 and not (tmp_path / "env").exists()
+    assert "no channel has biopython" in result.stderr
+    assert "ctk env create cuda-native cuda-core --prefix ./my-env --driver 13.0" in result.stderr
