@@ -2,7 +2,8 @@
 
 py-rattler and conda-pack are here always. Of conda and mamba, `tests/channel/env/records` has what
 they wrote: the records, and the installed files. A sample has ``@PREFIX@``, ``@CACHE@`` and
-``@ROOT@`` in the place of folders. In the place of the digest of a file that contains the prefix, it has
+``@ROOT@`` in the place of folders. In the place of the digest of a file that contains the prefix,
+it has
 ``@SHA256@``, since that file has another content at each place.
 
 `python -m kit.client_records` in `tests` writes the samples anew (CONTRIBUTING.md).

@@ -3,8 +3,8 @@ process, and cuTile.
 
 Where there is no GPU or no such channel, tests/channel/release/test_library_locks.py holds how
 files are laid out, the golden files which there are, and the audit of a build what they need. An
-environment is one of those that CTK_GPU_ENVIRONMENTS names, as in test_kernels.py, or is made of this
-checkout's channel.
+environment is one of those that CTK_GPU_ENVIRONMENTS names, as in test_kernels.py, or is made of
+this checkout's channel.
 """
 
 from __future__ import annotations
