@@ -129,6 +129,53 @@ def test_the_command_of_a_package_is_copied(window: Open) -> None:
     expect(button).not_to_have_text("Copy")
 
 
+USERS = "docs/users.html"
+OF_CI = "ci-without-a-gpu"  # a heading below another one, which folds
+
+
+def test_on_a_phone_the_sections_of_the_docs_fold(window: Open) -> None:
+    height = "document.documentElement.scrollHeight"
+    page = window(USERS, width=WIDTHS["narrow"]).page
+    headings = page.locator("article h2")
+    expect(page.locator("article summary > h2")).to_have_count(headings.count() - 1)
+    for place in range(headings.count()):
+        expect(headings.nth(place)).to_be_visible()
+    expect(page.locator("#install > p").first).to_be_visible()
+    expect(page.locator(f"#{OF_CI}")).to_be_hidden()
+    folded = page.evaluate(height)
+    page.locator("#pixi summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#pixi pre").first).to_be_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator("article details:not([open])")).to_have_count(0)
+    assert folded < page.evaluate(height) / 3
+
+
+def test_a_link_to_a_heading_unfolds_it(window: Open, site_folder: Path) -> None:
+    page = window(USERS, width=WIDTHS["narrow"]).page
+    section = page.locator("#pixi")
+    for _ in range(2):  # the second time, the address has the heading already
+        page.locator("#install a[href='#pixi']").click()
+        expect(section.locator("pre").first).to_be_in_viewport()
+        section.locator("summary").click()
+        expect(section.locator("pre").first).to_be_hidden()
+        page.locator("h1").scroll_into_view_if_needed()
+    page.goto(f"{(site_folder / USERS).as_uri()}#{OF_CI}")
+    expect(page.locator(f"#{OF_CI} h3")).to_be_in_viewport()
+    page.goto(f"{(site_folder / 'docs' / 'search.html').as_uri()}?q=CI+without+a+GPU")
+    page.locator(f"#search-results a[href*='#{OF_CI}']").first.click()
+    expect(page.locator(f"#{OF_CI} h3")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize(("width_", "scripts"), [("wide", True), ("narrow", False)])
+def test_nothing_folds_in_a_wide_window_or_without_scripts(
+    window: Open, width_: str, scripts: bool
+) -> None:
+    page = window(USERS, width=WIDTHS[width_], scripts=scripts).page
+    expect(page.locator("article details")).to_have_count(0)
+    expect(page.locator(f"#{OF_CI} pre").first).to_be_visible()
+
+
 def test_a_keyboard_reaches_the_content_in_one_step_and_sees_where_it_is(window: Open) -> None:
     page = window("about.html").page
     page.keyboard.press("Tab")
