@@ -214,6 +214,15 @@ def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> 
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
 
 
+def test_cuda_core_and_numba_cuda_are_first_in_the_list(tmp_path: Path) -> None:
+    names = ("cuda-arch", "numba-cuda", "aardvark")
+    pages = contents(small_site(tmp_path, [*drafts(), *(Draft(name, "1.0") for name in names)]))
+    listed = re.findall(
+        r'<th scope="row"><a href="packages/(.*?)\.html">', pages["packages.html"].decode()
+    )
+    assert listed == ["cuda-core", "numba-cuda", "aardvark", "cuda-arch", "cuda-version", "empty"]
+
+
 def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_its_row(
     tmp_path: Path,
 ) -> None:

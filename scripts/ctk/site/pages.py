@@ -346,8 +346,10 @@ _FIELDS = (
     "pins",
     "packages",
 )
+WANTED = ("cuda-core", "numba-cuda")
+"""The packages that most readers come for: lists begin with them."""
 # Packages with buttons, if the channel has them.
-_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")
+_FIRST = (*WANTED, "cuda-nvcc", "cuda-toolkit")
 # Sentences about packages, for those who choose them.
 _NOTES = {
     "numba-cuda": (  # https://github.com/NVIDIA/numba-cuda/issues/902

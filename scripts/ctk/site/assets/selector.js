@@ -474,7 +474,8 @@
     if (driver) chooseDriver(driver);
     buttons("python", axes.pythons, (python) => python || "any");
     buttons("pin", axes.pins, (pin) => (pin ? (pin.includes(".") ? pin : `best of ${pin}`) : "best"));
-    at("packages").replaceChildren(...axes.packages.map((name) => new Option(name)));
+    const first = offered.first.filter((name) => axes.packages.includes(name));
+    at("packages").replaceChildren(...[...new Set([...first, ...axes.packages])].map((name) => new Option(name)));
   }
 
   /** The label of a driver: drivers beyond either end may have the same answers. */
