@@ -117,8 +117,9 @@ def test_the_command_of_a_package_is_copied(window: Open) -> None:
     button = page.locator(".copy button").first
     for client, words in (("pixi", "pixi add"), ("mamba", "mamba create")):
         page.check(f"input[name=client][value={client}]")
-        expect(page.locator(f".{client} .copy pre").first).to_contain_text(words)
-        expect(page.locator(".conda .copy").first).to_be_hidden()
+        expect(page.locator(f".{client} .copy pre")).to_contain_text(words)
+        expect(page.locator(".conda .copy")).to_be_hidden()
+        expect(page.get_by_role("button", name="Copy")).to_have_count(1)
     page.check("input[name=client][value=conda]")
     box, frame = button.bounding_box(), page.locator(".copy").first.bounding_box()
     assert frame["x"] < box["x"] and box["x"] + box["width"] < frame["x"] + frame["width"], (
