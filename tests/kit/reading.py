@@ -33,6 +33,11 @@ class Read(HTMLParser):
         ]
 
     @property
+    def plain(self) -> str:
+        """The text of the page, with its lines."""
+        return self._text
+
+    @property
     def text(self) -> str:
         """The text of the page, with single spaces."""
         return " ".join(self._text.split())

@@ -99,12 +99,14 @@ _EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
         b' docs"><button>Search</button></form><div id="search-results">'
     ),
 }
-_EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
+_EDITS |= {  # the site's icon, its look of commands and their button, and sections that fold
     b"</head>": (
         b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet"'
         b' href="../assets/shared.css"><link rel="stylesheet" href="../assets/docs.css"></head>'
     ),
-    b"</body>": b'<script src="../assets/copy.js"></script></body>',
+    b"</body>": (
+        b'<script src="../assets/copy.js"></script><script src="../assets/fold.js"></script></body>'
+    ),
 }
 # Theirs -> ours.
 _COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}

@@ -354,8 +354,10 @@ _FIELDS = (
     "pins",
     "packages",
 )
+WANTED = ("cuda-core", "numba-cuda")
+"""The packages that most readers come for: lists begin with them."""
 # Packages with buttons, if the channel has them.
-_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")
+_FIRST = (*WANTED, "cuda-nvcc", "cuda-toolkit")
 # Sentences about packages, for those who choose them.
 _NOTES = {
     "numba-cuda": (  # https://github.com/NVIDIA/numba-cuda/issues/902
@@ -401,14 +403,23 @@ def client_line(
     return " \\\n  ".join([f"{client} {command} --name {_ENVIRONMENT}", *options])
 
 
-def commands(site: Site, package: str) -> dict[str, tuple[str, str]]:
-    """Client -> what installs a package, and what activates its environment."""
+def commands(site: Site, package: str) -> dict[str, str]:
+    """Client -> what installs a package and activates its environment."""
     specs = package if package in ASKING else f"{site.asks} {package}"
     found = {
-        c: (client_line(specs, site.channels, c), f"{c} activate {_ENVIRONMENT}")
-        for c in ("conda", "mamba")
+        client: client_line(specs, site.channels, client) + _then_activate(client)
+        for client in ("conda", "mamba")
     }
-    return {**found, "pixi": (_pixi_lines(site) + package, "pixi shell")}
+    return {**found, "pixi": f"{_pixi_lines(site)}{package}\npixi shell"}
+
+
+def _then_activate(client: str) -> str:
+    """The end of a command that creates an environment: it activates it.
+
+    conda and mamba ask whether to proceed. Without ``&&``, a shell that gets both lines from the
+    clipboard gives them the second one as the answer.
+    """
+    return f" &&\n{client} activate {_ENVIRONMENT}"
 
 
 def _pixi_lines(site: Site) -> str:

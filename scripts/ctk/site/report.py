@@ -25,7 +25,7 @@ from ctk.package.records import python_of
 from ctk.package.scan import Scanner
 from ctk.release import facts_rows
 from ctk.site.answers import is_half
-from ctk.site.pages import IndexedPackage, Page, Site, commands, render
+from ctk.site.pages import WANTED, IndexedPackage, Page, Site, commands, render
 from ctk.solve import channels
 from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario
 from ctk.solve.why import NO_NVCC
@@ -275,8 +275,14 @@ def _listed(builds: Mapping[str, Sequence[PackageBuild]]) -> list[ListedPackage]
             list(dict.fromkeys(build.entry.index.version for build in builds[name])),
             [part for part in own if part != name],
         )
-        for name, own in sorted(parts.items())
+        for name, own in sorted(parts.items(), key=_place)
     ]
+
+
+def _place(row: tuple[str, Sequence[str]]) -> tuple[bool, str]:
+    """Where a row of the list is, by its name: those that most readers come for are first."""
+    name, _ = row
+    return name not in WANTED, name
 
 
 def _owner(name: str, names: Container[str]) -> str:

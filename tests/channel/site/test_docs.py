@@ -105,7 +105,7 @@ def test_a_checkout_without_the_new_page_has_no_page_that_leads_to_it() -> None:
 
 def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
     text = (site / "users.html").read_text()
-    assert '<script src="../assets/copy.js"></script></body>' in text
+    assert '<script src="../assets/copy.js"></script>' in text
     assert text.count('class="highlight copy"') == text.count("<pre")
 
 

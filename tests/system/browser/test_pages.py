@@ -83,9 +83,9 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     page.keyboard.type("cudatoolkit")
     assert ". cudatoolkit is the toolkit of CUDA 11 and older " in status.inner_text()
     page.keyboard.press("Escape")
-    assert rows.locator("th > a").all_inner_texts() == sorted(
-        rows.locator("th > a").all_inner_texts()
-    ), "and all are in order again"
+    first, second, *others = rows.locator("th > a").all_inner_texts()
+    assert (first, second) == ("cuda-core", "numba-cuda"), "what most readers come for"
+    assert others == sorted(others), "and all are in order again"
     page.keyboard.type("cuda-nvrtc-files")
     for _ in range(
         5
@@ -117,8 +117,9 @@ def test_the_command_of_a_package_is_copied(window: Open) -> None:
     button = page.locator(".copy button").first
     for client, words in (("pixi", "pixi add"), ("mamba", "mamba create")):
         page.check(f"input[name=client][value={client}]")
-        expect(page.locator(f".{client} .copy pre").first).to_contain_text(words)
-        expect(page.locator(".conda .copy").first).to_be_hidden()
+        expect(page.locator(f".{client} .copy pre")).to_contain_text(words)
+        expect(page.locator(".conda .copy")).to_be_hidden()
+        expect(page.get_by_role("button", name="Copy")).to_have_count(1)
     page.check("input[name=client][value=conda]")
     box, frame = button.bounding_box(), page.locator(".copy").first.bounding_box()
     assert frame["x"] < box["x"] and box["x"] + box["width"] < frame["x"] + frame["width"], (
@@ -127,6 +128,53 @@ def test_the_command_of_a_package_is_copied(window: Open) -> None:
     assert frame["y"] < box["y"] < frame["y"] + 20
     button.click()
     expect(button).not_to_have_text("Copy")
+
+
+USERS = "docs/users.html"
+OF_CI = "ci-without-a-gpu"  # a heading below another one, which folds
+
+
+def test_on_a_phone_the_sections_of_the_docs_fold(window: Open) -> None:
+    height = "document.documentElement.scrollHeight"
+    page = window(USERS, width=WIDTHS["narrow"]).page
+    headings = page.locator("article h2")
+    expect(page.locator("article summary > h2")).to_have_count(headings.count() - 1)
+    for place in range(headings.count()):
+        expect(headings.nth(place)).to_be_visible()
+    expect(page.locator("#install > p").first).to_be_visible()
+    expect(page.locator(f"#{OF_CI}")).to_be_hidden()
+    folded = page.evaluate(height)
+    page.locator("#pixi summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#pixi pre").first).to_be_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator("article details:not([open])")).to_have_count(0)
+    assert folded < page.evaluate(height) / 3
+
+
+def test_a_link_to_a_heading_unfolds_it(window: Open, site_folder: Path) -> None:
+    page = window(USERS, width=WIDTHS["narrow"]).page
+    section = page.locator("#pixi")
+    for _ in range(2):  # the second time, the address has the heading already
+        page.locator("#install a[href='#pixi']").click()
+        expect(section.locator("pre").first).to_be_in_viewport()
+        section.locator("summary").click()
+        expect(section.locator("pre").first).to_be_hidden()
+        page.locator("h1").scroll_into_view_if_needed()
+    page.goto(f"{(site_folder / USERS).as_uri()}#{OF_CI}")
+    expect(page.locator(f"#{OF_CI} h3")).to_be_in_viewport()
+    page.goto(f"{(site_folder / 'docs' / 'search.html').as_uri()}?q=CI+without+a+GPU")
+    page.locator(f"#search-results a[href*='#{OF_CI}']").first.click()
+    expect(page.locator(f"#{OF_CI} h3")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize(("width_", "scripts"), [("wide", True), ("narrow", False)])
+def test_nothing_folds_in_a_wide_window_or_without_scripts(
+    window: Open, width_: str, scripts: bool
+) -> None:
+    page = window(USERS, width=WIDTHS[width_], scripts=scripts).page
+    expect(page.locator("article details")).to_have_count(0)
+    expect(page.locator(f"#{OF_CI} pre").first).to_be_visible()
 
 
 def test_a_keyboard_reaches_the_content_in_one_step_and_sees_where_it_is(window: Open) -> None:

@@ -178,10 +178,12 @@ def choose(page: Page, chosen: Chosen) -> None:
 def shown(page: Page) -> dict[str, Any]:
     """What the page says."""
     _settle(page)
-    return page.evaluate("""() => {
+    return page.evaluate(r"""() => {
           const all = (place) => [...document.querySelectorAll(place)];
           const texts = (place) => all(place).map((part) => part.textContent);
           const text = (id) => document.getElementById(id).textContent;
+          const parts = text("command").match(/^(.*?)(?: &&)?\n(\S+ activate \S+|pixi shell)$/s);
+          const [command, activation] = parts?.slice(1) ?? [text("command"), text("then")];
           const state = document.getElementById("answer").dataset.state;
           return {
             state,
@@ -190,8 +192,8 @@ def shown(page: Page) -> dict[str, Any]:
             why: texts(state === "solved" ? "#why li" : "#todo li"),
             packages: [...document.querySelectorAll("#packages-picked tr")].map(
               (row) => [...row.cells].slice(0, 4).map((cell) => cell.textContent)),
-            command: text("command"),
-            then: text("then"),
+            command,
+            then: activation,
           };
         }""")
 
@@ -218,12 +220,16 @@ def test_the_untouched_page_assumes_no_driver_and_pins_nothing(
     ]
     assert seen["command"].split() == words and seen["then"] == "conda activate gpu"
     assert seen["command"].count("\\\n  ") == len(offered["channels"]) + 2
+    expect(page.locator("#command")).to_have_text(f"{seen['command']} &&\nconda activate gpu")
+    expect(page.locator("#install").get_by_role("button", name="Copy")).to_have_count(1)
     assert "OVERRIDE" not in page.locator("main").inner_text() and "driver=" not in page.url
     take(page, "client", "pixi")
     command = shown(page)["command"]
     assert command.startswith("pixi init gpu --channel ") and command.endswith(
         "--auto-detect\npixi add cuda-core"
     )
+    expect(page.locator("#command")).to_have_text(f"{command}\npixi shell")
+    expect(page.locator("#install").get_by_role("button", name="Copy")).to_have_count(1)
     take(page, "machine", "none")
     assert tomllib.loads(shown(page)["command"])["workspace"]["platforms"] == ["linux-64"]
 
@@ -247,6 +253,51 @@ def test_on_a_phone_the_untouched_page_shows_all_of_the_command(
             assert title["y"] > 0 and title["y"] + title["height"] < HEIGHT, (
                 f"the answer is in sight at {place}"
             )
+
+
+def test_what_nvidia_smi_prints_is_pasted_into_the_page_as_it_opens(front: Watched) -> None:
+    page, note = front.page, front.page.locator("#paste-note")
+    expect(page.locator("#driver")).to_be_hidden()
+    page.fill("#paste", SMI_580)
+    assert machine(page) == ("choose", "13.0", "7.0")
+    expect(page.locator("#driver")).to_be_visible()
+    expect(note).to_contain_text("supports CUDA 13.0")
+    take(page, "machine", "detect")
+    expect(page.locator("#paste")).to_be_visible()
+    expect(note).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("client", "title"),
+    [
+        ("conda", "conda finds the driver, and takes the CUDA that fits"),
+        ("pixi", "pixi finds the driver and the GPU"),
+    ],
+)
+def test_until_a_driver_is_chosen_the_head_says_what_the_command_does(
+    front: Watched, client: str, title: str
+) -> None:
+    page = front.page
+    take(page, "client", client)
+    before = shown(page)
+    take(page, "machine", "choose")
+    seen = shown(page)
+    assert before["title"] == seen["title"] == title and before["command"] == seen["command"]
+    assert "choose the CUDA version of the driver" in seen["summary"]
+    assert 'take "choose"' not in seen["summary"], "it is chosen"
+
+
+def test_the_edge_of_the_head_says_whether_everything_works(front: Watched) -> None:
+    edges = []
+    for pin in ("", "13.4"):
+        choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", pin))
+        shown(front.page)
+        colour = "getComputedStyle(document.getElementById('verdict')).borderTopColor"
+        edges.append(front.page.evaluate(colour))
+    choose(front.page, Chosen("cuda-core", "linux-64", "12.6", "9.0", "", "13.4"))
+    assert shown(front.page)["state"] == "refused"
+    native, compat = edges
+    assert native != compat == front.page.evaluate(colour)
 
 
 def test_every_answer_is_what_ctk_solve_says(
@@ -408,6 +459,7 @@ def test_on_windows_a_command_is_one_line_for_every_shell(
         seen.open(tmp_path / "index.html")
         command = shown(seen.page)["command"]
         assert "\n" not in command and "\\" not in command
+        expect(seen.page.locator("#command")).to_have_text(f"{command}\nconda activate gpu")
         assert command.startswith("conda create --name gpu --channel ") and command.endswith(
             " cuda-gpu cuda-core"
         )
@@ -793,17 +845,18 @@ def test_a_name_that_is_known_not_to_be_here_is_answered_with_what_it_is(
 
 
 @pytest.mark.parametrize(
-    ("typed", "title"),
+    ("typed", "said"),
     [
-        ("pytorch", "There is no pytorch for linux-64 in this channel"),
-        ("torch", "torch is called pytorch here"),
+        ("pytorch", "There is no pytorch for linux-64 in this channel."),
+        ("torch", "torch is called pytorch here."),
     ],
 )
 def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_cuda(
-    front: Watched, typed: str, title: str
+    front: Watched, typed: str, said: str
 ) -> None:
     front.page.fill("#package", typed)
-    assert shown(front.page)["title"] == title
+    assert shown(front.page)["title"] == "pytorch comes from another channel"
+    expect(front.page.locator("#package-note")).to_have_text(said)
     assert (
         "so nothing was solved. The command takes its CUDA build from "
         in shown(front.page)["summary"]
@@ -813,6 +866,7 @@ def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_
         assert shown(front.page)["command"].endswith(end)
     take(front.page, "machine", "none")
     assert "cuda-gpu" not in shown(front.page)["command"]
+    expect(front.page.locator("#unseen")).to_be_hidden()  # no GPU is too old where there is none
 
 
 def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
@@ -824,7 +878,7 @@ def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")  # skip to the content
     places = []
-    for _ in range(5):
+    for _ in range(6):
         page.keyboard.press("Tab")
         places.append(where() or page.evaluate("document.activeElement.parentElement.id"))
     assert places == [
@@ -832,9 +886,11 @@ def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
         "package",
         "platform",
         "machine",
+        "paste",
         "more",
     ], "a row of buttons is one stop"
-    page.keyboard.press("Shift+Tab")
+    for _ in range(2):
+        page.keyboard.press("Shift+Tab")
     outline = "getComputedStyle(document.activeElement.nextElementSibling).outlineStyle"
     assert page.evaluate(outline) == "solid", "the button with the focus shows it"
     page.keyboard.press("ArrowRight")  # in it, the arrows choose

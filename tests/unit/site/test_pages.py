@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -130,12 +131,12 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(
                 (
                     "conda create --name gpu \\ --channel https://example.org/cuda \\ --channel"
                     " conda-forge \\ --override-channels \\ __cuda"
-                    " cuda-core Then, to use it: conda activate gpu"
+                    " cuda-core && conda activate gpu"
                 ),
                 "mamba create --name gpu \\",
-                "mamba activate gpu",
+                "cuda-core && mamba activate gpu",
                 "pixi init gpu --channel https://example.org/cuda --channel conda-forge cd gpu",
-                "pixi add cuda-core",
+                "pixi add cuda-core pixi shell",
                 "newest version 1.10.0 date 2023-11-14",
                 "LicenseRef-Test: LICENSE",
                 "1.10.0 13 3.13 linux-64 2023-11-14 1.2.2 13 3.13 linux-64 2023-11-14",
@@ -212,6 +213,32 @@ def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> 
     pages = contents(small_site(tmp_path, [*drafts(), half]))
     assert "conda create" in Read(pages["packages/empty.html"]).text
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
+
+
+@pytest.mark.parametrize("client", ["conda", "mamba"])
+def test_the_activation_of_a_pasted_command_does_not_answer_the_client(
+    files: Mapping[str, bytes], client: str
+) -> None:
+    """Both ask whether to proceed, and read the answer where the shell reads the next line."""
+    page = Read(files["packages/cuda-core.html"])
+    (pasted,) = re.findall(rf"^{client} create .*?^{client} activate gpu$", page.plain, re.M | re.S)
+    asking = (
+        f'{client}() {{ [ "$1" = activate ] && echo activated && return;'
+        ' read -r answer; echo "the answer is $answer"; }'
+    )
+    shell = ["bash", "--norc", "--noprofile", "-s"]
+    typed = f"{asking}\n{pasted}\ny\n"
+    done = subprocess.run(shell, input=typed, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["the answer is y", "activated"]
+
+
+def test_cuda_core_and_numba_cuda_are_first_in_the_list(tmp_path: Path) -> None:
+    names = ("cuda-arch", "numba-cuda", "aardvark")
+    pages = contents(small_site(tmp_path, [*drafts(), *(Draft(name, "1.0") for name in names)]))
+    listed = re.findall(
+        r'<th scope="row"><a href="packages/(.*?)\.html">', pages["packages.html"].decode()
+    )
+    assert listed == ["cuda-core", "numba-cuda", "aardvark", "cuda-arch", "cuda-version", "empty"]
 
 
 def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_its_row(

@@ -104,6 +104,13 @@
     return onWindows(now) ? command.replaceAll(" \\\n  ", " ") : command;
   }
 
+  /** The end of a command that creates an environment: it activates it. conda and mamba ask whether to proceed, and && keeps
+   * the second line of a paste from being the answer. The PowerShell of Windows has no &&. */
+  function thenActivate(now) {
+    if (now.client === "pixi") return "\npixi shell";
+    return `${onWindows(now) ? "" : " &&"}\n${now.client} activate ${offered.environment}`;
+  }
+
   /** What is requested before a package that is added to an environment of the page's command. conda and pixi remember
    * what was asked for, and conda's default solver may remove what is named again; mamba does not remember. */
   function askingAgain(now, { lasts, fit }) {
@@ -133,7 +140,7 @@
   /** More that the reader of a command should know: a sentence, and words in front of the command. */
   function hint(now) {
     if (now.driver === undefined) {
-      return [`${offered.asks} asks for a driver, and for CUDA builds. Is there none here, as on a login node? Take "choose", and say which driver the other machine has.`, ""];
+      return [`${offered.asks} asks for a driver, and for CUDA builds. Is there none here, as on a login node? Paste what nvidia-smi prints on the other machine, or take "choose".`, ""];
     }
     const set = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
     if (now.gpu) set.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
@@ -218,10 +225,11 @@
     at("client").hidden = at("install").hidden && picked("client") !== "pixi";
     at("pick").hidden = at("toolkits").hidden = state !== "solved";
     at("unseen").hidden = true;
+    at("verdict").dataset.fit = "";
   }
 
   function showPick(now, answer, unseen, [oldest, newest]) {
-    const { packages, title, reasons } = answer;
+    const { packages, title, reasons, fit } = answer;
     const known = packages.every(([, , , bytes]) => bytes > 0);
     const total = packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
     const download = known ? `${size(total)} to download` : "their size is not known before they are built";
@@ -233,6 +241,7 @@
     const range = oldest && newest ? `${oldest} to ${newest}` : oldest ? `${oldest} or newer` : `${newest} or older`;
     const limit = oldest || newest ? `, if its GPU has compute capability ${range}` : "";
     show("solved", sentence(title) + limit, `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
+    at("verdict").dataset.fit = fit;
     at("pick-title").textContent = `What is installed: ${number}`;
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
       const row = document.createElement("tr");
@@ -261,21 +270,24 @@
     const [, next] = offered.channels;
     const [what, how] = now.driver === null ? ["it", ""] : ["its CUDA build", ", with a toolkit that the driver runs"];
     const name = meant(now.package);
-    show("detected", noPackage(now), `This channel does not have it, so nothing was solved. The command takes ${what} from ${next}, if it is there${how}:`);
+    show("detected", `${name} comes from another channel`, `This channel does not have it, so nothing was solved. The command takes ${what} from ${next}, if it is there${how}:`);
     const [pin, why] = (answer && unseenPin(now, answer, unseen)) ?? [];
     const [old, whyOld] = older(now);
-    notice(why ?? (now.driver && !now.gpu ? "" : whyOld));
+    const concernsOld = now.gpu || now.driver === undefined;
+    notice(why ?? (concernsOld ? whyOld : ""));
     showCommand({ ...now, package: name }, pin ?? old);
   }
 
   function showDetected(now) {
-    const asked = now.machine === "choose";
-    const title = asked ? "Which CUDA version does the driver support?" : `${now.client} finds the driver, and takes the CUDA that fits`;
+    // Also where the driver is to be chosen: until then the command is this one, and the head says what it does.
+    const isAsked = now.machine === "choose";
     if (now.client === "pixi") {
-      show("detected", asked ? title : "pixi finds the driver and the GPU", "From 0.72.2 on. With an older one, or for another machine, take \"choose\".");
+      const step = isAsked ? "choose the CUDA version of the driver" : 'take "choose"';
+      show("detected", "pixi finds the driver and the GPU", `From 0.72.2 on. With an older one, or for another machine, ${step}.`);
       showCommand(now);
     } else {
-      show("detected", title, asked ? "nvidia-smi shows it as CUDA Version, or CUDA UMD Version. If you do not know it, the client finds it:" : "");
+      const step = "To see which CUDA that is, choose the CUDA version of the driver: nvidia-smi shows it as CUDA Version, or CUDA UMD Version.";
+      show("detected", `${now.client} finds the driver, and takes the CUDA that fits`, isAsked ? step : "");
       const [pin, why] = older(now);
       notice(why);
       showCommand(now, pin);
@@ -288,17 +300,17 @@
     const pixi = now.client === "pixi";
     const stated = now.driver !== undefined; // pixi looks for the driver when it adds a platform
     const [words, code] = hint(now);
-    at("save").hidden = !pixi || !stated;
+    const isFile = pixi && stated;
+    at("save").hidden = at("use").hidden = !isFile;
     at("hint").hidden = pixi;
     const asks = pixi ? asksInPixi(now, lasts) : asking(now, lasts);
-    at("command").textContent = pixi && stated ? manifest(now, asks) : typedCommand(offered.create, asks, now, pin);
+    at("command").textContent = isFile ? manifest(now, asks) : typedCommand(offered.create, asks, now, pin) + thenActivate(now);
     const again = askingAgain(now, answer);
     at("add-words").textContent = offered.lasts && again.includes(offered.lasts)
       ? `${offered.lasts} keeps the toolkit native. Leave it out if the environment has a compat one: conda list cuda-version shows which it is.`
       : "";
     at("add").textContent = typedCommand(offered.add, again, { ...now, python: "" }, pixi ? "" : pin);
-    const activate = pixi ? "pixi shell" : `${now.client} activate ${offered.environment}`;
-    at("then").textContent = pixi && stated ? `pixi install\n${activate}` : activate;
+    at("then").textContent = isFile ? "pixi install\npixi shell" : "";
     at("hint-words").textContent = words;
     at("hint-code").textContent = code;
     at("hint-code").parentElement.hidden = !code;
@@ -307,8 +319,8 @@
   function notes(now) {
     const axes = offered.platforms[now.platform];
     const known = axes.packages.includes(now.package);
-    // A paste stays, and what it said, also if it says that there is no driver.
-    at("described").hidden = now.machine === "detect" || (now.machine === "none" && !at("paste").value.trim());
+    at("described").hidden = now.machine !== "choose";
+    at("paste-note").hidden = now.machine === "detect"; // what it said of a machine does not count now
     for (const radio of document.querySelectorAll("input[name=first]")) radio.checked = radio.value === now.package;
     at("python").parentElement.hidden = !hasPython(now.package, now.platform);
     at("more-now").textContent = `${now.python ? `Python ${now.python}` : "any Python"}, ${pinWords(now.pin)}`;
@@ -474,7 +486,8 @@
     if (driver) chooseDriver(driver);
     buttons("python", axes.pythons, (python) => python || "any");
     buttons("pin", axes.pins, (pin) => (pin ? (pin.includes(".") ? pin : `best of ${pin}`) : "best"));
-    at("packages").replaceChildren(...axes.packages.map((name) => new Option(name)));
+    const first = offered.first.filter((name) => axes.packages.includes(name));
+    at("packages").replaceChildren(...[...new Set([...first, ...axes.packages])].map((name) => new Option(name)));
   }
 
   /** The label of a driver: drivers beyond either end may have the same answers. */
@@ -510,7 +523,7 @@
   function paste() {
     const text = at("paste").value;
     const note = at("paste-note");
-    const found = text.trim() ? readNvidiaSmi(text, offered.gpus) : { gpus: [], unknown: [], note: "It stays in this page: nothing is sent." };
+    const found = text.trim() ? readNvidiaSmi(text, offered.gpus) : { gpus: [], unknown: [], note: "" };
     const ordered = [...new Set(found.gpus)].sort((one, other) => (isLess(one, other) ? -1 : 1));
     const said = found.note ? [found.note] : [];
     const is = found.arm ? onArm : isOfWindows(text) && onWindows;
