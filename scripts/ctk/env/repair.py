@@ -1,8 +1,8 @@
 """Commands that remove something of an environment, or put it back: each is made of its proof.
 
 Such a command breaks a sound environment if its reason is not true. So only this module writes them
-(`tests/unit/env/test_repair.py` looks for others). A function takes what was seen, and names only that
-for which there is proof; without any proof, it returns nothing.
+(`tests/unit/env/test_repair.py` looks for others). A function takes what was seen, and names only
+that for which there is proof; without any proof, it returns nothing.
 """
 
 from __future__ import annotations

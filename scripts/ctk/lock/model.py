@@ -467,7 +467,9 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
 def _wrong_file(artefact: Artefact) -> str:
     """The difference between an artefact and its file name, such as another version or target."""
     if not artefact.file.endswith(".whl"):
-        return "" if artefact.target == NOARCH else "is not a wheel, and sources are for all platforms"
+        if artefact.target == NOARCH:
+            return ""
+        return "is not a wheel, and sources are for all platforms"
     other = f"is not a file of {artefact.distribution} {artefact.version}"
     try:
         name, version, _, tags = parse_wheel_filename(artefact.file)

@@ -323,7 +323,7 @@ def release_for(
     None where no toolkit runs on it. This is the rule of docs/how-the-right-build-is-picked.md: the
     newest native toolkit, else the newest compat one. It is about the toolkit alone: a library may
     have no code for the GPU. `ctk.verify.oracle` states the rule by itself, and
-    tests/unit/plan/test_machines.py compares both.
+    tests/channel/plan/test_machines.py compares both.
 
     Args:
         locks: All releases.
@@ -710,8 +710,8 @@ def _releases(
 
 # Planned repodata: the repodata that a channel will have after a plan is built. All that a solver
 # reads follows from recipes, locks and platforms, so any machine can solve for all four platforms
-# in seconds, without a build or a download. tests/channel/plan/test_planned_repodata.py compares it with
-# the repodata of the built channel.
+# in seconds, without a build or a download. tests/channel/plan/test_planned_repodata.py compares it
+# with the repodata of the built channel.
 
 FROM_BUILD = frozenset({"size", "md5", "sha256", "timestamp"})
 """Fields of a record that only a built package has."""

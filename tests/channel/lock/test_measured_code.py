@@ -38,7 +38,7 @@ SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 @pytest.fixture(scope="module")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where it does not run, tests/unit/package/test_gpu_code.py checks the reading of
+    """Where it does not run, tests/channel/package/test_gpu_code.py checks the reading of
     made-up binaries.
     """
     if this_platform() != PROBED:

@@ -270,7 +270,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
                 versions=GLIBC,
                 runpath="$ORIGIN",
             ),
-            "it has RUNPATH $ORIGIN, and should have RPATH $ORIGIN",
+            "it has RUNPATH $ORIGIN, but should have RPATH $ORIGIN",
         ),
         "a patched libNVVM": (
             binary(

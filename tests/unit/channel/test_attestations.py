@@ -155,7 +155,7 @@ def test_without_an_identity_or_a_log_nothing_is_published(
     own: OwnSigstore, tmp_path: Path
 ) -> None:
     built, folder = build(tmp_path / "channel", digit(1)), Folder(tmp_path / "www", tmp_path)
-    with pytest.raises(PublishFailed, match="none that has an identity"):
+    with pytest.raises(PublishFailed, match="not a job with an identity"):
         folder.publish(built, attester=Sigstore(URL, own.context, lambda: None))
     with pytest.raises(
         PublishFailed, match=r"digit1-1\.0-h0_0\.conda cannot be attested: ConnectionError"

@@ -37,12 +37,12 @@ WRONG = {
     "..\\..\\x": "`..`",
     "a\\..\\..\\x": "`..`",
     "a/..\\x": "`..`",
-    "": "names no file",
-    ".": "names no file",
-    "./": "names no file",
-    "/": "names no file",
+    "": "does not name a file",
+    ".": "does not name a file",
+    "./": "does not name a file",
+    "/": "does not name a file",
     "a\0b": "null",
-    "\ud800": "no file",
+    "\ud800": "a file cannot have",
 }
 
 

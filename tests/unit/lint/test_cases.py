@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.platforms import PLATFORMS
 from ctk.lint import CHECKS, lint
 from ctk.lint.tree import Tree
 from kit.case_tree import Case, read, write
@@ -87,10 +86,3 @@ def test_what_cannot_be_planned_does_not_stop_the_other_checks(
     write(Case(Path("case"), state, {}), tmp_path)
     found = {(f.check, f.line) for f in lint(Tree(Workspace(tmp_path))).findings}
     assert found >= {("RecipesRender", 4), ("NoVersionIsTyped", 4)}
-
-
-def test_this_checkout_is_clean(project: Workspace) -> None:
-    tree = Tree(project)
-    assert [str(f) for f in lint(tree).findings] == []
-    assert tree.unplanned == {}
-    assert {build.subdir for build in tree.builds} == set(PLATFORMS)

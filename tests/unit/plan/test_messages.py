@@ -54,7 +54,7 @@ BROKEN = {
         "- python",
         "- python >=3,<",
         0,
-        "no dependency (unable to parse version spec: >=3,<); write",
+        "not a dependency (unable to parse version spec: >=3,<); write",
     ),
     "bad rendered spec": (
         "- python",

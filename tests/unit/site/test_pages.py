@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -213,23 +212,6 @@ def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> 
     pages = contents(small_site(tmp_path, [*drafts(), half]))
     assert "conda create" in Read(pages["packages/empty.html"]).text
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
-
-
-@pytest.mark.parametrize("client", ["conda", "mamba"])
-def test_the_activation_of_a_pasted_command_does_not_answer_the_client(
-    files: Mapping[str, bytes], client: str
-) -> None:
-    """Both ask whether to proceed, and read the answer where the shell reads the next line."""
-    page = Read(files["packages/cuda-core.html"])
-    (pasted,) = re.findall(rf"^{client} create .*?^{client} activate gpu$", page.plain, re.M | re.S)
-    asking = (
-        f'{client}() {{ [ "$1" = activate ] && echo activated && return;'
-        ' read -r answer; echo "the answer is $answer"; }'
-    )
-    shell = ["bash", "--norc", "--noprofile", "-s"]
-    typed = f"{asking}\n{pasted}\ny\n"
-    done = subprocess.run(shell, input=typed, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["the answer is y", "activated"]
 
 
 def test_cuda_core_and_numba_cuda_are_first_in_the_list(tmp_path: Path) -> None:

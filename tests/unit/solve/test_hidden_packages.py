@@ -48,7 +48,9 @@ def test_a_hidden_version_is_said_to_be_hidden_and_the_line_finds_it(catalogue: 
     with pytest.raises(Unsolvable) as error:
         solve_or_say_why(asked("compiler=12.9"), catalogue, 3)
     assert error.value.kind == Kind.HIDDEN
-    assert error.value.cause.startswith("forge has compiler 12.9, and compiler of a channel before")
+    assert error.value.cause.startswith(
+        "forge has compiler 12.9, but compiler in an earlier channel"
+    )
     command = error.value.step.split("`")[1]
     pick = solve_or_say_why(asked(*shlex.split(command)), catalogue)
     assert (pick.version("compiler"), pick.toolkit) == ("12.9", "12.9")

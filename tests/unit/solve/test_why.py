@@ -599,7 +599,7 @@ def test_a_cuda_build_of_the_older_major_is_said_too(beside: Catalogue) -> None:
 
 def test_a_pin_that_keeps_every_cuda_build_out_is_named(beside: Catalogue) -> None:
     assert said(beside, "cuda-version=12.0 pytorch cuda-core", "12.6") == [
-        "pytorch is the CPU build here: its CUDA builds do not go with your cuda-version=12.0"
+        "pytorch is the CPU build here: its CUDA builds do not work with your cuda-version=12.0"
     ]
 
 
@@ -617,7 +617,7 @@ def test_a_cuda_build_that_nothing_of_the_request_keeps_out_is_said_to_be_out_of
     assert said(
         Catalogue([hiding, foreign, base_channel], "linux-64"), "pytorch cuda-core", "12.9"
     ) == [
-        "pytorch is the CPU build here: its CUDA builds do not go with these channels on this"
+        "pytorch is the CPU build here: its CUDA builds do not work with these channels on this"
         " machine"
     ]
 

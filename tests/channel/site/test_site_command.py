@@ -194,7 +194,7 @@ def test_a_page_that_cannot_be_made_leaves_the_old_site_whole(tmp_path: Path) ->
 
 def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(BadValue, match="is not a site of ctk"):
+    with pytest.raises(BadValue, match="is not a site that `ctk site` wrote"):
         write([Page("index.html", b"1")], tmp_path)
     assert contents(tmp_path) == {"mine.txt": b"precious"}
     (tmp_path / "link").symlink_to(tmp_path)

@@ -82,7 +82,7 @@ def test_an_option_that_says_nothing_is_refused(
     words = [*typed(command, option), *(typed(command, rule.beside) if rule.beside else [])]
     error = run_ctk(*command.split(), *words).exception
     assert isinstance(error, BadValue), error
-    assert option in error.cause and "nothing" in error.cause
+    assert option in error.cause and "no effect" in error.cause
     assert error.step
 
 
