@@ -1,12 +1,13 @@
 """Measures how strong the tests are: which small faults in the tool do they notice?
 
 Each mutant is one change of one expression in a copy of the checkout: a comparison is turned, an
-`if` always or never holds, `and` becomes `or`, `native` becomes `compat`. The tests of the room run
-until one fails; then the mutant has died. The seed decides which mutants are made, so that a change
-of the tests can be measured: what died before must die again. Results go to a file, a line each,
-and a mutant that has a line there is not run again. Examples:
-.venv/bin/python benchmarks/mutants.py --room lock --room plan
-.venv/bin/python benchmarks/mutants.py --results benchmarks/mutants.jsonl --again-survivors
+`if` always or never holds, `and` becomes `or`, `native` becomes `compat`. The tests of the room
+run, those of the suite `unit` first, until one fails; then the mutant has died. The seed decides
+which mutants are made, so that a change of the tests can be measured: what died before must die
+again. Results go to a file, a line each, and a mutant that has a line there is not run again.
+Examples:
+.venv/bin/python benchmarks/mutants.py --room lock --suite unit
+.venv/bin/python benchmarks/mutants.py --again died
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 from ctk.core.checkout import workspace
@@ -44,6 +48,7 @@ _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 _SWAPPED = {"native": "compat", "compat": "native"}
 _TIMED_OUT = "timed out"
+_SUITES = ("unit", "channel")
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,14 @@ def _is_for_types(test: ast.expr) -> bool:
 
 def rooms(root: Path) -> list[str]:
     """The rooms that have tests of their own."""
-    folders = (root / "scripts" / "ctk").iterdir()
-    return sorted(f.name for f in folders if list((root / "tests" / f.name).glob("test_*.py")))
+    folders = sorted((root / "scripts" / "ctk").iterdir())
+    return [folder.name for folder in folders if places(root, folder.name, _SUITES)]
+
+
+def places(root: Path, room: str, suites: Sequence[str]) -> list[str]:
+    """The folders with the tests of a room, relative to the checkout."""
+    folders = [f"tests/{suite}/{room}" for suite in suites]
+    return [folder for folder in folders if list((root / folder).glob("test_*.py"))]
 
 
 def chosen(root: Path, room: str, number: int, seed: int) -> list[Mutant]:
@@ -146,32 +157,42 @@ def copied(root: Path, folder: Path) -> Path:
     return clone
 
 
-def outcome(clone: Path, mutant: Mutant, room: str, limit: float) -> str:
-    """What the tests of a room say of a mutant: the first test that fails, or "" if none does."""
+def outcome(clone: Path, mutant: Mutant, where: Sequence[str], limit: float) -> str:
+    """What tests say of a mutant: the first one that fails, or "" if none does."""
     file = clone / mutant.file
     text = file.read_bytes()
     file.write_bytes(text[: mutant.start] + mutant.after.encode() + text[mutant.end :])
     try:
-        return first_failure(clone, room, limit)
+        for place in where:
+            if failed := first_failure(clone, place, limit):
+                return failed
     finally:
         file.write_bytes(text)
+    return ""
 
 
-def first_failure(clone: Path, room: str, limit: float) -> str:
-    """The first test of a room that fails, or "" if none does."""
-    command = [sys.executable, "-m", "pytest", f"tests/{room}", "-x", "-q", "--no-header"]
+def first_failure(clone: Path, place: str, limit: float) -> str:
+    """The first test of a folder, a file or a test that fails, or "" if none does."""
+    command = [sys.executable, "-m", "pytest", place, "-x", "-q", "--no-header"]
     command += ["-p", "no:cacheprovider", "-o", "addopts=--strict-markers -m 'not sweep'"]
     variables = {**os.environ, "PYTHONPATH": f"{clone}/scripts:{clone}/tests"}
+    variables |= {"PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             command, cwd=clone, env=variables, capture_output=True, text=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
         return _TIMED_OUT
+    if done.returncode == 0:
+        return ""
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if done.returncode and not failed:
-        return done.stdout[-200:].strip() or "pytest did not start"
-    return failed[0] if failed else ""
+    return failed[0] if failed else (done.stdout[-200:].strip() or "pytest did not start")
+
+
+def test_of(line: dict[str, Any]) -> list[str]:
+    """The test that noticed a mutant before, to be tried first; [] if that is not known."""
+    words = line["by"].split(" - ")[0].split(" ", 1)
+    return [words[1]] if len(words) == 2 and words[0] in ("FAILED", "ERROR") else []
 
 
 def known(results: Path) -> dict[str, dict[str, Any]]:
@@ -182,43 +203,18 @@ def known(results: Path) -> dict[str, dict[str, Any]]:
     return {line["mutant"]: line for line in lines}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--room", action="append", help="may be repeated; all without it")
-    parser.add_argument("--number", type=int, default=10, help="mutants of each room")
-    parser.add_argument("--seed", type=int, default=65)
-    parser.add_argument("--limit", type=float, default=1800, help="seconds for one mutant")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/mutants.jsonl"))
-    parser.add_argument(
-        "--again-survivors", action="store_true", help="run those again that no test noticed"
-    )
-    given = parser.parse_args()
-    root = workspace().root
-    before = known(given.results)
-    counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        clone = copied(root, Path(folder))
-        for room in given.room or rooms(root):
-            mutants = chosen(root, room, given.number, given.seed)
-            if any(mutant.name not in before for mutant in mutants):
-                failed = first_failure(clone, room, given.limit)
-                if failed:
-                    raise SystemExit(
-                        f"error: without a mutant, too, a test of {room} fails: {failed}"
-                    )
-            for mutant in mutants:
-                line = before.get(mutant.name)
-                is_settled = line and (line["died"] or not given.again_survivors)
-                if not is_settled:
-                    by = outcome(clone, mutant, room, given.limit)
-                    line = {"room": room, "mutant": mutant.name, "died": bool(by), "by": by}
-                    before[mutant.name] = line
-                    write(given.results, before)
-                    print(f"{room}:{mutant.line}: {'died' if by else 'SURVIVED'}: {mutant.name}")
-                counts["died" if before[mutant.name]["died"] else "survived"] += 1
-    print(f"{counts['died']} of {counts.total()} mutants died")
+@dataclass
+class Results:
+    """The file of results, written after each mutant."""
+
+    file: Path
+    lines: dict[str, dict[str, Any]]
+    lock: Lock
+
+    def add(self, line: dict[str, Any]) -> None:
+        with self.lock:
+            self.lines[line["mutant"]] = line
+            write(self.file, self.lines)
 
 
 def write(results: Path, lines: dict[str, dict[str, Any]]) -> None:
@@ -227,6 +223,75 @@ def write(results: Path, lines: dict[str, dict[str, Any]]) -> None:
     new = results.with_suffix(".new")
     new.write_text("\n".join(texts) + "\n", encoding="utf-8")
     shutil.move(new, results)
+
+
+def is_to_run(line: dict[str, Any] | None, again: str | None) -> bool:
+    """Whether a mutant has no result yet, or one that `again` asks for."""
+    if line is None:
+        return True
+    if again is None:
+        return False
+    return bool(line["died"]) == (again == "died")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--room", action="append", help="may be repeated; all without it")
+    parser.add_argument("--suite", action="append", choices=_SUITES, help="both without it")
+    parser.add_argument("--number", type=int, default=10, help="mutants of each room")
+    parser.add_argument("--seed", type=int, default=65)
+    parser.add_argument("--limit", type=float, default=1800, help="seconds for a folder of tests")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/mutants.jsonl"))
+    parser.add_argument("--again", choices=("died", "survived"), help="run these once more")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    root = workspace().root
+    suites = given.suite or _SUITES
+    results = Results(given.results, known(given.results), Lock())
+    order = [
+        (room, mutant)
+        for room in given.room or rooms(root)
+        for mutant in chosen(root, room, given.number, given.seed)
+    ]
+    to_run = [one for one in order if is_to_run(results.lines.get(one[1].name), given.again)]
+    with tempfile.TemporaryDirectory() as folder:
+        free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(given.jobs):
+            (Path(folder) / str(number)).mkdir()
+            free.put(copied(root, Path(folder) / str(number)))
+
+        def refuse_failing(place: str) -> None:
+            """Ends the run if a test fails without a mutant, too: each would seem to die."""
+            clone = free.get()
+            failed = first_failure(clone, place, given.limit)
+            free.put(clone)
+            if failed:
+                raise SystemExit(f"error: without a mutant, too, a test fails: {failed}")
+
+        def run(one: tuple[str, Mutant]) -> None:
+            room, mutant = one
+            line = results.lines.get(mutant.name)
+            clone = free.get()
+            first = test_of(line) if line else []
+            where = [*first, *places(clone, room, suites)]
+            by = outcome(clone, mutant, where, given.limit)
+            free.put(clone)
+            results.add({"room": room, "mutant": mutant.name, "died": bool(by), "by": by})
+            print(f"{room}: {'died' if by else 'SURVIVED'}: {mutant.name}", flush=True)
+
+        of_rooms = {place for room, _ in to_run for place in places(root, room, suites)}
+        with ThreadPoolExecutor(given.jobs) as pool:
+            list(pool.map(refuse_failing, sorted(of_rooms)))
+            list(pool.map(run, to_run))
+    states = [results.lines[mutant.name]["died"] for _, mutant in order]
+    counts = Counter(states)
+    print(f"{counts[True]} of {counts.total()} mutants died")
 
 
 if __name__ == "__main__":
