@@ -43,7 +43,7 @@ LINKED = [
     "-m",
     "pytest",
     "-q",
-    "tests/channel/environments/test_dev_packages.py",
+    "tests/system/environments/test_dev_packages.py",
 ]
 # What others' samples and tests are compiled and linked with, beside a compiler.
 SAMPLES_NEED = [

@@ -121,7 +121,7 @@ def with_gcc(prefix: Path, target: str = "linux-64", **variables: str) -> Path:
             " everywhere"
         )
     # Where g++ is missing, the base channel has no such package:
-    # tests/channel/environments/test_base_channel.py.
+    # tests/system/environments/test_base_channel.py.
     if target not in base.installed_compilers():
         package = "g++" if target == "linux-64" else "g++-aarch64-linux-gnu"
         pytest.skip(f"no g++ for {target} on this machine: apt-get install {package}")
@@ -561,7 +561,7 @@ def test_the_gpus_of_a_package_build_are_those_that_were_measured(
     """Of each nvcc in the cache, for every platform: it names the targets that the release's NVRTC
     has.
 
-    Two are left out, which libcudadevrt.a has no code for: tests/channel/environments/test_nvcc.py
+    Two are left out, which libcudadevrt.a has no code for: tests/system/environments/test_nvcc.py
     links for all others.
     """
     if not laid_out(artefact, project).exists():

@@ -30,7 +30,7 @@ from kit.worlds import Ask, Change, World, Worlds, take_out, violations
 RELEASES = ("12.4", "12.8", "12.9", "13.0", "13.1", "13.2", "13.4")
 X86 = "linux-64"
 SUBDIRS = (X86, "linux-aarch64")
-# CUDA major -> the oldest toolkit of its wheels; tests/channel/recipes/test_pytorch.py has it from
+# CUDA major -> the oldest toolkit of its wheels; tests/system/recipes/test_pytorch.py has it from
 # what they require.
 # Their neighbours were compiled with the same ones.
 TOOLKITS_OF_WHEELS = {"12": "12.8", "13": "13.0"}

@@ -28,7 +28,7 @@ from kit.doc_pages import NVCC_OF_CUDA_12, Block, blocks
 
 pytest_plugins = ["docs_fixtures"]
 
-# What stands on conda-forge's packages is held by tests/channel/verify/test_flexible.py.
+# What stands on conda-forge's packages is held by tests/system/verify/test_flexible.py.
 BLOCKS = [b for b in blocks() if b.heading != NVCC_OF_CUDA_12]
 TOOL = "ctk"  # it has no toolkit: tests/channel/cli/test_without_checkout.py
 LINES = [

@@ -31,7 +31,7 @@ NOT_RUN = (
     ("gpu-code",),
     ("site",),
     ("env", "create", "scale"),  # what build-recipe made: tests/system/walks/test_examples.py
-    ("env", "add"),  # and what it would change: tests/channel/environments/test_second_command.py
+    ("env", "add"),  # and what it would change: tests/system/environments/test_second_command.py
     ("solve", "numba-cuda", "--prefix"),
     ("env", "module"),  # tests/channel/env/test_modulefile.py
     ("env", "create", "--prefix", "ENVIRONMENT"),  # of benchmarks/, with the whole toolkit

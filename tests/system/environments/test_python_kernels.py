@@ -52,7 +52,7 @@ def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
         pytest.skip("packages are built on Linux only")
     lock = release_locks(project)["python-13"]
     if lock.components["cuda-cccl"].artefacts.get(f"{this_platform()}-{this_python().tag}") is None:
-        # tests/channel/recipes/test_python_requirements.py reads what the recipe takes of the
+        # tests/system/recipes/test_python_requirements.py reads what the recipe takes of the
         # wheels of every other Python.
         pytest.skip(f"cuda-cccl is not published for Python {this_python().name}")
     channel = project.output / f"python-kernels-{toolkit}"

@@ -46,7 +46,7 @@ from kit.doc_pages import NVCC_OF_CUDA_12, blocks
 from kit.small_channel import write
 
 PICKS = Path(__file__).with_name("flexible_picks.txt")
-COMMAND = "PYTHONPATH=tests .venv/bin/python tests/channel/verify/test_flexible.py"
+COMMAND = "PYTHONPATH=tests .venv/bin/python tests/system/verify/test_flexible.py"
 TABLE = Marked("table of priorities", COMMAND, "docs/how-the-right-build-is-picked.md")
 SAMPLE = int(os.environ.get("CTK_TEST_FLEXIBLE", "12"))
 """Cells of each client; it takes seconds for each."""
