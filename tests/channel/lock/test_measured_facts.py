@@ -45,7 +45,7 @@ def test_nvrtc_compiles_for_the_gpus_of_the_lock(lock) -> None:  # type: ignore[
 
 
 def test_glibc_and_gpus_in_the_locks_are_those_of_the_measured_contents() -> None:
-    """tests/channel/audit/test_planned_files.py compares the contents with the artefacts."""
+    """tests/system/audit/test_planned_files.py compares the contents with the artefacts."""
     for lock in LOCKS:
         assert gpu_code(lock, HELD) == lock.gpu_code, lock.name
         assert lock.facts is None or needed_glibc(lock, HELD) == lock.facts.glibc, lock.name

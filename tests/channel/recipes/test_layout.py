@@ -1,7 +1,7 @@
 """recipes/common/layout.sh puts a wheel's files where the table in `ctk.package.layout` says, on
 every platform.
 
-tests/channel/audit/test_planned_files.py lays out every wheel, and checks places, links and RPATHs
+tests/system/audit/test_planned_files.py lays out every wheel, and checks places, links and RPATHs
 of all packages.
 """
 

@@ -38,7 +38,7 @@ from kit.small_channel import write
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "hidden.txt"
-FILES = HERE.parent / "envfile" / "files"
+FILES = workspace().root / "tests" / "unit" / "envfile" / "files"
 RAPIDS = HERE / "rapids_lines.yaml"
 SUBDIR = kept_channel.SUBDIR
 # Channels that have nothing of today's CUDA, or that ended.
