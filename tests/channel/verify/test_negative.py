@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
-from negative_cases import CASES, MUST_REFUSE, RELEASES, Case, ask, plain, single
 from rattler import Gateway
 
 from ctk.core.checkout import Workspace
@@ -21,6 +20,7 @@ from ctk.plan.plan import Request, plan, planned_repodata, published_set, python
 from ctk.solve.channels import pythons
 from ctk.verify.oracle import Question, Toolkit, expected, version
 from ctk.verify.scenarios import facts, matrix
+from kit.negative_cases import CASES, MUST_REFUSE, RELEASES, Case, ask, plain, single
 from kit.worlds import Ask, Change, Record, World, Worlds, changed, fit, records, take_out
 
 

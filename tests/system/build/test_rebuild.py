@@ -15,7 +15,7 @@ import pytest
 from test_build import edit
 from test_provenance import commit, forget, git, repository
 
-from conftest import ctk
+from conftest import ROOT, ctk
 from ctk.build import build, rebuild, sbom
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed
@@ -83,8 +83,7 @@ def test_two_checkouts_at_two_times_with_two_umasks_give_the_same_bytes(
             there.root,
             tmp_path / "two",
             here,
-            here.parent,
-            here.parent / "packages",
+            ROOT / "tests",
         ],
         check=True,
         env={**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C"},

@@ -30,7 +30,7 @@ pytest_plugins = ["docs_fixtures"]
 
 # What stands on conda-forge's packages is held by tests/system/verify/test_flexible.py.
 BLOCKS = [b for b in blocks() if b.heading != NVCC_OF_CUDA_12]
-TOOL = "ctk"  # it has no toolkit: tests/channel/cli/test_without_checkout.py
+TOOL = "ctk"  # it has no toolkit: tests/system/cli/test_without_checkout.py
 LINES = [
     command
     for block in BLOCKS

@@ -38,7 +38,7 @@ NOT_RUN = (
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),
-    ("doctor", "--channel"),  # without a checkout: tests/channel/cli/test_without_checkout.py
+    ("doctor", "--channel"),  # without a checkout: tests/system/cli/test_without_checkout.py
     ("doctor", "$CONDA_PREFIX"),
     ("clean", "--yes"),
     ("lint", "--planned"),

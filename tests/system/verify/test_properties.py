@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from negative_cases import RELEASES
 from rattler import Gateway
 
 from ctk.core.checkout import Workspace
@@ -23,6 +22,7 @@ from ctk.plan.plan import Request, plan, planned_repodata, published_set, python
 from ctk.solve.channels import Repodata
 from ctk.verify.oracle import REQUESTS, Question, version
 from ctk.verify.scenarios import facts
+from kit.negative_cases import RELEASES
 from kit.worlds import Ask, World, Worlds
 
 HERE = "linux-64"

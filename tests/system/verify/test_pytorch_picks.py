@@ -13,8 +13,6 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from negative_cases import ANY_FIT, FIT
-from negative_cases import ask as asked
 from rattler import Gateway
 
 from ctk.core.checkout import Workspace
@@ -25,6 +23,8 @@ from ctk.solve.solve import Pick
 from ctk.verify import oracle
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import facts
+from kit.negative_cases import ANY_FIT, FIT
+from kit.negative_cases import ask as asked
 from kit.worlds import Ask, Change, World, Worlds, take_out, violations
 
 RELEASES = ("12.4", "12.8", "12.9", "13.0", "13.1", "13.2", "13.4")

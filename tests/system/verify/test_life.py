@@ -41,7 +41,7 @@ from kit import foreign_channel
 from kit.small_channel import write
 
 WRONG = Path(__file__).with_name("life_cells.txt")
-COMMAND = "PYTHONPATH=tests .venv/bin/python tests/channel/verify/test_life.py"
+COMMAND = "PYTHONPATH=tests .venv/bin/python tests/system/verify/test_life.py"
 TABLE = Marked("table of second commands", COMMAND, "docs/how-the-right-build-is-picked.md")
 CLIENTS = ("mamba", "conda", "pixi", "conda, rattler")
 SAMPLE = 25  # cells of each client and channels, in an ordinary run
