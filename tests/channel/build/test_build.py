@@ -19,29 +19,14 @@ from ctk.build.runner import refuse_machine
 from ctk.core import files
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
-from ctk.fetch import fetch
-from ctk.index.index import Index
 from ctk.lock.redistribution import Reading
 from kit.tiny import tiny_checkout, tiny_plan
-
-HELLO, FOLLOWER = "hello-cuda13.4-linux-64", "follower-cuda13.4-noarch"
+from kit.tiny_checkout import FOLLOWER, HELLO, edit, fetched
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Workspace:
     return fetched(tmp_path)
-
-
-def fetched(folder: Path) -> Workspace:
-    workspace = tiny_checkout(folder)
-    fetch.fetch(tiny_plan(workspace).artefacts, workspace, Index)
-    return workspace
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
 
 
 def cached_after_a_run(checkout: Workspace) -> dict[str, bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +25,9 @@ from ctk.plan import commits
 from ctk.plan.commits import forget
 from ctk.plan.recipes import Recipe, recipe_commit, recipe_digest
 from kit.tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
+from kit.tiny_checkout import commit, git
+
+pytest_plugins = ["kit.tiny_checkout"]
 
 INDEX = {
     "name": "hello",
@@ -49,33 +51,6 @@ def origin() -> Provenance:
         level=3,
         tools={"rattler-build": "0.73.0", "zstd": "1.5.7"},
     )
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """The tiny checkout in git, with one commit."""
-    for name in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
-        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    workspace = tiny_checkout(tmp_path / "checkout")
-    (workspace.root / ".gitignore").write_text(".cache\n")
-    git(workspace.root, "init", "--quiet")
-    commit(workspace.root)
-    return workspace
-
-
-def git(folder: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", "-C", folder, *words], check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-def commit(folder: Path) -> str:
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "change")
-    forget()
-    return git(folder, "rev-parse", "HEAD")
 
 
 def recipe(where: Workspace, name: str = "hello") -> Recipe:

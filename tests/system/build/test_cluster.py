@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
-from test_build import FOLLOWER, HELLO, edit, fetched
 
 from conftest import ROOT
 from ctk.build import build
@@ -27,6 +26,7 @@ from ctk.plan.plan import Build
 from kit.dask_processes import Loopback, loopback, silent_port, wait_for
 from kit.mounts import mounts
 from kit.tiny import artefact, tiny_plan
+from kit.tiny_checkout import FOLLOWER, HELLO, edit, fetched
 
 
 @pytest.fixture(scope="module")

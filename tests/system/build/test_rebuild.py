@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from test_build import edit
-from test_provenance import commit, forget, git, repository
 
 from conftest import ROOT, ctk
 from ctk.build import build, rebuild, sbom
@@ -21,11 +19,12 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed
 from ctk.fetch import fetch
 from ctk.index.index import Index
+from ctk.plan.commits import forget
 from kit.tiny import tiny_plan
+from kit.tiny_checkout import commit, edit, git
 from kit.tiny_packages import rewrite_in_place
 
-__all__ = ["repository"]  # a fixture
-
+pytest_plugins = ["kit.tiny_checkout"]
 
 PROGRAM = """
 if __name__ == "__main__":
