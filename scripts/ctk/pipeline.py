@@ -411,8 +411,8 @@ def verdict(tests: Sequence[Outcome]) -> list[str]:
         said.append(f"- {number} not run: the channels here have no {spec}")
     if others:
         said.append(
-            "not all is well: what cannot be installed is of no use; --base names a channel that"
-            " has more"
+            "some packages cannot be installed from these channels: with --base, name one that has"
+            " what they need"
         )
     elif not_run:
         said.append("no test failed; the tests that were not run are for other machines")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from ctk.core.checkout import Workspace
 from ctk.fetch import fetch
 from ctk.index.index import Index
@@ -26,20 +24,6 @@ def edit(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """The tiny checkout in git, with one commit."""
-    for name in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
-        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    workspace = tiny_checkout(tmp_path / "checkout")
-    (workspace.root / ".gitignore").write_text(".cache\n")
-    git(workspace.root, "init", "--quiet")
-    commit(workspace.root)
-    return workspace
 
 
 def git(folder: Path, *words: str) -> str:

@@ -112,8 +112,8 @@ def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], ever
     assert {pick.kind for pick in found.today.picks.values()} == {Kind.PLAIN}
     assert found.sentences == [
         (
-            f"only-linux installs on {len(every.machines)} of {len(every.machines)} pairs of driver"
-            " and GPU"
+            f"only-linux can be installed on {len(every.machines)} of {len(every.machines)} pairs"
+            " of driver and GPU"
         ),
         f"no CUDA on {len(every.machines)}: every machine",
     ]

@@ -27,7 +27,7 @@ from ctk.plan.recipes import Recipe, recipe_commit, recipe_digest
 from kit.tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
 from kit.tiny_checkout import commit, git
 
-pytest_plugins = ["kit.tiny_checkout"]
+pytest_plugins = ["kit.tiny_fixtures"]
 
 INDEX = {
     "name": "hello",

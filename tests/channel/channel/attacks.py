@@ -213,7 +213,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
         added(INFO, "info/../lib/evil.so"),
         TWO,
         "payload",
-        "info/../lib/evil.so: it is not a file",
+        "info/../lib/evil.so: not a file",
     ),
     "metadata in the pkg half": (
         drafted(files={"info/link.json": b"{}"}),
@@ -231,7 +231,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
         added(PKG, "share/pipe", b"", type=tarfile.FIFOTYPE),
         TWO,
         "payload",
-        "share/pipe: it is not a file",
+        "share/pipe: not a file",
     ),
     "a file more": (
         added(PKG, "etc/x"),
@@ -246,7 +246,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
         with_sbom(b"{}", "other"),
         TWO,
         "sbom",
-        "info/sboms/other.cdx.json is not of this",
+        "info/sboms/other.cdx.json does not belong",
     ),
     "an SBOM of another": (
         with_sbom(OTHER_SBOM),

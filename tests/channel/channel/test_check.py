@@ -124,7 +124,7 @@ def test_files_that_nothing_names_are_named(www: Path) -> None:
         ("notices.json", "is not part of a channel"),
     }
     edit(www, REPODATA, lambda index: index["packages.conda"].clear())
-    assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)
+    assert (TWO, "orphan", "run_exports.json names it, but there is no such package") in found(www)
 
 
 def test_a_folder_without_an_index_is_a_problem(tmp_path: Path) -> None:

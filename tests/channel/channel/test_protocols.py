@@ -51,7 +51,7 @@ STEPS = {
     402: "the account there is full",
     403: "that login may not write",
     409: "the server has this name",
-    413: "larger than the server takes",
+    413: "larger than the server accepts",
     422: "looked into the package",
     429: "run the command again",
     500: "run the command again",

@@ -154,7 +154,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     ),
     "solve cuda-crt --driver 12.4 13.0 --base {base}": (
         BadValue,
-        "error: 13.0 is a version, and the name of a package",
+        "error: 13.0 is a version, but this needs the name of a package",
     ),
     "build cuda-gdb": (
         UnknownName,
@@ -167,7 +167,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     ),
     "build cuda-crt --driver 12.4 13.0": (
         BadValue,
-        "error: 13.0 is a version, and the name of a package",
+        "error: 13.0 is a version, but this needs the name of a package",
     ),
     "solve cuda-crt --arch 8.0 --arch 9.0 --base {base}": (
         BadValue,
@@ -235,13 +235,13 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ),
         (
             "env create numba-cuda ./my-env",
-            "./my-env is not an environment, and a spec",
+            "./my-env is not an environment, but this needs a spec",
             "name the packages that it should have, as in `ctk env create numba-cuda --prefix ./my-"
             "env`",
         ),
         (
             "env pack ./nosuch -o x.run",
-            "./nosuch is not an environment, and a spec",
+            "./nosuch is not an environment, but this needs a spec",
             "name the packages that it should have, as in `ctk env pack cuda-core -o nosuch.run`",
         ),
         (
@@ -323,7 +323,7 @@ def test_an_environment_of_another_client_is_answered_with_what_that_was_asked_f
             "env pack",
             "; a pack does not contain what pip installed: tool==1.0",
             " -o e.run",
-            "; and carry the wheels",
+            "; then copy the wheels",
         ),
         ("env create", "", " --prefix {}", ""),
         ("solve", "", "", ""),
@@ -340,7 +340,7 @@ def test_an_environment_in_place_of_a_spec_is_answered_with_its_request(
     said = typed(*command.split(), str(prefix)).stderr
     assert f"error: {prefix} is an environment, but this needs a spec{lost}\n" in said
     line = f"as in `ctk {command} numba-cuda --driver 12.6{more.format(prefix)}`{step}"
-    assert f"next: name what it shall have, {line}" in said
+    assert f"next: name the packages that it should have, {line}" in said
     assert ("pip download --no-deps -d wheels tool==1.0`" in said) is bool(step)
 
 
@@ -360,7 +360,7 @@ def test_what_pip_cannot_fetch_again_is_said_without_a_command_for_it(
         (info / "direct_url.json").write_text("{}")
     said = typed("env", "pack", str(prefix)).stderr
     assert "; a pack does not contain what pip installed: tool" in said
-    assert "pip download" not in said and "; and carry its wheels beside it" in said
+    assert "pip download" not in said and "; then copy its wheels with the pack" in said
 
 
 def test_every_command_is_given_something_that_it_cannot_take() -> None:

@@ -89,7 +89,7 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert first.returncode == 0, first.stderr
     assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"hello", "follower"}
     assert "package tests: 1 passed" in first.stderr
-    assert first.stdout.endswith("see this after: ctk publish --to FOLDER\n")
+    assert first.stdout.endswith("a published channel: ctk publish --to FOLDER\n")
     state = checkout.channel.resolve()
     second = build(checkout)
     assert second.returncode == 0, second.stderr
@@ -179,7 +179,7 @@ def test_a_build_that_lost_a_package_is_put_back_from_the_cache_or_named(
         done = build(checkout, "follower")
         assert done.returncode == 0, done.stderr
         assert ("next: ctk build hello --release 13.4\n" in done.stdout) != is_cached
-    assert "or the audit refuses it: hello-" in done.stdout
+    assert "or the audit refuses them: hello-" in done.stdout
 
 
 def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(

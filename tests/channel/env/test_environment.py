@@ -311,7 +311,7 @@ def test_an_environment_is_not_made_among_other_files(where: Workspace, tmp_path
     done = ctk(where, "env", "create", "pure", "--prefix", str(tmp_path / "local"))
     assert (
         done.returncode == BadValue.exit_code
-        and "holds files and is not an environment" in done.stderr
+        and "contains files but is not an environment" in done.stderr
     )
     for below in (program, program / "env"):
         with pytest.raises(BadValue, match="is a file"):

@@ -190,7 +190,9 @@ def test_an_nvjitlink_that_nobody_asked_for_is_found_with_the_line_that_brings_b
     found = check(made, "12.6", None)
     assert found["native toolkit"]["found"] == "toolkit 12.6 native"
     assert states(found) == {"nvJitLink": "problem"}
-    said = "12.9.86, but the toolkit is 12.6, and no installed or requested package needs that"
+    said = (
+        "12.9.86, but the toolkit is 12.6, and no installed or requested package needs that version"
+    )
     assert found["nvJitLink"]["found"] == said
     (source,) = examined(Workspace(ROOT), made.prefix).channels
     words = [
@@ -849,7 +851,7 @@ def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: bytes) 
     found = check(made.toolkit().record("x-1-0.json", text))
     assert states(found) == {"records": "problem"}
     if b"../" in text:
-        assert "x-1-0.json names ../../x-1-0: no file" in found["records"]["found"]
+        assert "x-1-0.json names ../../x-1-0: a file cannot" in found["records"]["found"]
         assert found["records"]["step"] == NEW_FOLDER
     else:
         assert found["records"]["found"] == "no records: x-1-0.json"

@@ -101,7 +101,7 @@ def test_a_binary_whose_package_declares_no_glibc_counts_as_well(tmp_path: Path)
     where = checkout(tmp_path, package)
     done = pack(where, "application", "-o", str(tmp_path / "whole.run"))
     assert "glibc 2.34 or newer: lib/liba.so.1 needs it, undeclared" in done.stderr
-    assert "with glibc 2.34 or newer; there:" in done.stdout
+    assert "with glibc 2.34 or newer; to unpack it there:" in done.stdout
 
 
 def test_nothing_of_a_pack_names_the_machine_it_was_made_on(made: Made, tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ def test_a_folder_with_something_in_it_a_file_and_a_lost_parent_are_refused(
     (tmp_path / "file").touch()
     (tmp_path / "nowhere").symlink_to("gone")
     refused(unpack(made.whole, tmp_path / "full"), "there is something in")
-    refused(unpack(made.whole, tmp_path / "file"), "no folder")
-    refused(unpack(made.whole, tmp_path / "nowhere"), "no folder")
+    refused(unpack(made.whole, tmp_path / "file"), "not a folder")
+    refused(unpack(made.whole, tmp_path / "nowhere"), "not a folder")
     refused(unpack(made.whole, tmp_path / "a" / "b"), "not there")
     assert left_in(tmp_path) == {"full", "file", "nowhere"}
     assert left_in(tmp_path / "full") == {".hidden"}

@@ -11,7 +11,7 @@ import pytest
 from ctk.site import Page
 from kit.reading import Read
 
-pytest_plugins = ["site_fixtures"]
+pytest_plugins = ["kit.site_fixtures"]
 
 
 def html(files: Mapping[str, bytes]) -> dict[str, Read]:

@@ -160,7 +160,7 @@ def test_a_library_where_no_program_looks_is_put_on_the_path() -> None:
             HIDDEN,
             False,
             Limit.NO_DEVICE,
-            "a driver for CUDA 13.0 is installed, and no GPU is here: cuInit gives",
+            "a driver for CUDA 13.0 is installed, but no GPU was found: cuInit gives",
         ),
         (
             MISMATCH,

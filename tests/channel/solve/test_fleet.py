@@ -237,7 +237,7 @@ def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Worksp
     printed = ctk(where, "solve", "cuda-core", *STATED, check=True).stdout
     first, *rest = printed.splitlines()
     assert first == "3 environments serve 9 kinds of machines"
-    assert re.search(r"^13\.0 +7\.0 +cuda-12\.0 +12\.0 +native +12\.9 native +$", printed, re.M)
+    assert re.search(r"^13\.0 +7\.0 +cuda-12\.0 +12\.0 +native +12\.9 native *$", printed, re.M)
     typed = (
         "  CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0 conda create -n cuda-13.0 -c"
         " file://"
@@ -252,8 +252,8 @@ def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Worksp
         "driver 13.0, GPU 13.0: toolkit 13.4, compat: the driver does not load its PTX" in printed
     )
     assert (
-        "no such driver runs the GPU: driver 12.0, GPU 10.0; driver 12.0, GPU 13.0; driver 13.4,"
-        " GPU 7.0" in printed
+        "no such driver supports the GPU: driver 12.0, GPU 10.0; driver 12.0, GPU 13.0;"
+        " driver 13.4, GPU 7.0" in printed
     )
 
 
@@ -304,7 +304,7 @@ def test_what_is_not_built_for_the_fleet_is_one_line(made: Workspace, where: Wor
         "none",
     )
     printed = ctk(made, *fleet, check=True).stdout
-    assert "driver 12.4, GPU not given: toolkit 12.4 would be native, and is not built" in printed
+    assert "driver 12.4, GPU not given: toolkit 12.4 would be native, but is not built" in printed
     assert "driver 12.8, GPU 9.0: toolkit 12.8 would be native, but is not built here" in printed
     line = "ctk build --driver 12.4 --driver 12.8:9.0 --driver 13.0"
     assert f"to build for all of these machines: `{line}`" in printed

@@ -387,7 +387,7 @@ def test_without_a_driver_it_says_how_another_machines_driver_is_stated(
     line = "if the machines that will run it have a driver, state it, as in --driver 13.0"
     console.begin()
     toolkit, second, *_ = CliRunner().invoke(app, ["solve", "cuda-core"]).stdout.splitlines()
-    assert toolkit.startswith("toolkit 13.4, compat: it makes machine code, ") and second == line
+    assert toolkit.startswith("toolkit 13.4, compat: it compiles machine code, ") and second == line
     for words, variables in (
         (["--driver", "none"], {}),
         ([], NO_DRIVER),

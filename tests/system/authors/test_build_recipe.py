@@ -103,7 +103,7 @@ def test_a_licence_file_that_is_not_there_is_named(fails: Fails, recipe: Recipes
     )
     code, said = fails(file)
     assert code == errors.BuildFailed.exit_code
-    assert f"{file}:14 names COPYING, and neither" in said
+    assert f"{file}:14 names COPYING, which is in neither" in said
 
 
 def test_a_header_that_was_not_found_is_said_to_be_where_it_is(
@@ -292,7 +292,7 @@ def test_a_compiler_or_cmake_that_this_machine_lacks_is_named_with_the_package_t
 def test_a_toolkit_that_is_none_is_a_bad_value(fails: Fails, word: str) -> None:
     code, said = fails(CPP, "--cuda", word)
     assert code == errors.BadValue.exit_code
-    assert "no toolkit" in said
+    assert "neither a CUDA major nor a toolkit" in said
 
 
 def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(

@@ -85,7 +85,7 @@ def test_a_build_with_another_toolkit_than_its_variant_is_said(
     newest = [minor for minor in MINORS if minor.startswith("12.")][-1]
     assert (package["toolkit"], package["variant"]["cuda_version"]) == (newest, "12.6")
     sentence = (
-        f"it is the build for cuda_version 12.6, and its host environment has toolkit {newest}"
+        f"it is the build for cuda_version 12.6, but its host environment has toolkit {newest}"
     )
     step = f"write cuda-version ${{{{ cuda_version }}}}.* in {folder}/recipe.yaml:10"
     assert package["notes"] == [f"{sentence}: {step}"]

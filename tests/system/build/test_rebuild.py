@@ -24,7 +24,7 @@ from kit.tiny import tiny_plan
 from kit.tiny_checkout import commit, edit, git
 from kit.tiny_packages import rewrite_in_place
 
-pytest_plugins = ["kit.tiny_checkout"]
+pytest_plugins = ["kit.tiny_fixtures"]
 
 PROGRAM = """
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
     files = channel(tmp_path / "channel", {"a": ["b"], "b": ["c"], "c": []})
     with upload_server(tmp_path / "server", **{"b-1": status}) as server:
         with pytest.raises(
-            PublishFailed, match=rf"does not take b-1-0\.conda for the channel cuda.*{said}"
+            PublishFailed, match=rf"does not accept b-1-0\.conda for the channel cuda.*{said}"
         ) as error:
             publish(files, Server("prefix", server.url, "cuda"), patience=120 if status else 15)
         assert "1 package was sent before it; " in error.value.step
@@ -98,7 +98,7 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
         publish(files, Server("prefix", repaired.url, "cuda"))
         assert repaired.files == ["c-1-0.conda", "b-1-0.conda", "a-1-0.conda"]
         repaired.stop()
-        with pytest.raises(PublishFailed, match="does not take c-1-0"):  # a server that is down
+        with pytest.raises(PublishFailed, match="does not accept c-1-0"):  # a server that is down
             publish(files, Server("prefix", repaired.url, "cuda"))
 
 
@@ -107,17 +107,14 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
     [
         (
             401,
-            (
-                "the login in the file that RATTLER_AUTH_FILE names is not that of a user there:"
-                " correct it"
-            ),
+            ("the login in the file that RATTLER_AUTH_FILE names is not known there: correct it"),
         ),
         (
             403,
             "that login may not write into the channel: ask whoever runs the server for the right",
         ),
         (404, "the server has no such channel"),
-        (413, "the package is larger than the server takes"),
+        (413, "the package is larger than the server accepts"),
         (422, "the server looked into the package and rejects it: `ctk check` does the same here"),
         (500, ""),
     ],

@@ -35,7 +35,7 @@ from ctk.verify.oracle import version
 from kit.reading import Read
 from kit.small_channel import asking, base, channel, record, write
 
-pytest_plugins = ["site_fixtures"]
+pytest_plugins = ["kit.site_fixtures"]
 
 Folders = Sequence[Path]
 NAMES = ("cuda-version", "cuda-arch", "python", "python_abi")

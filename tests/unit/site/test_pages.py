@@ -22,7 +22,7 @@ from kit.reading import Read, target
 from kit.small_channels import sound
 from kit.small_sites import HOSTILE, drafts, small_site
 
-pytest_plugins = ["site_fixtures"]
+pytest_plugins = ["kit.site_fixtures"]
 
 TOP = ["404.html", "about.html", "packages.html"]
 FRONT = "index.html"  # another part of the site
