@@ -25,7 +25,7 @@ def LockCoversItsTargets(tree: Tree) -> Iterator[Finding]:
                 continue
             lost = sorted(set(pythons) - set(component.artefacts))
             if lost:
-                yield tree.at_lock(lock, f"{name} says nothing of {', '.join(lost)}")
+                yield tree.at_lock(lock, f"{name} has no entry for {', '.join(lost)}")
 
 
 @check(Tree, fix="ctk release measure RELEASE --write")

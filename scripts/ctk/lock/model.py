@@ -456,7 +456,7 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
         silent = [t for t in PLATFORMS if t not in component.artefacts]
         if silent and (lock.is_ctk or (lock.is_library_set and len(silent) < len(PLATFORMS))):
             yield (
-                f"components.{name}: says nothing about {', '.join(silent)}; null means that none"
+                f"components.{name}: has no entry for {', '.join(silent)}; null means that none"
                 " is published"
             )
         for target, artefact in component.artefacts.items():

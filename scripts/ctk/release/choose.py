@@ -547,7 +547,7 @@ class _LibraryChoice:
         """Reasons against a version that do not depend on other choices."""
         for extra in extras:
             if not any(_holds(r, extra) and not _holds(r, "") for r in needs):
-                yield f"it says nothing of what it needs for {extra}"
+                yield f"it does not say what it needs for {extra}"
         asked = [r for r in needs if _holds(r, "", *extras)]
         unmet = [
             f"{r.name}{r.specifier}"

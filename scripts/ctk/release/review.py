@@ -150,7 +150,7 @@ class LockedVersion:
             yield f"{self.release}: {self.what} {self.newest} is held back: {self.held_back}"
         for version, sentences in self.older.items():
             yield (
-                f"{self.release}: {self.what} {version} is there beside {self.lockable}:"
+                f"{self.release}: {self.what} {version} is locked as well as {self.lockable}:"
                 f" {'; '.join(sentences)}"
             )
 
@@ -172,7 +172,7 @@ def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[LockedVe
     minors = published_minors(index)
     if gone := sorted(set(locked) - set(minors), key=Version):
         raise NotPublished(
-            f"the package index has no {MANIFEST} of {', '.join(gone)} any more",
+            f"the package index no longer has {MANIFEST} of {', '.join(gone)}",
             "a mirror may have to fetch them again",
         )
     latest = max(locked.values(), default=Version("0"))

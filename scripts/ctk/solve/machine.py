@@ -256,7 +256,9 @@ def driver_version(text: str) -> str:
         return f"{int(match[1])}.{int(match[2] or 0)}"
     cause = f"{text!r} is not the CUDA version of a driver"
     if is_own:
-        cause = f"{text} is a driver's own version; the CUDA version that it supports is wanted"
+        cause = (
+            f"{text} is a driver's own version, but this needs the CUDA version that it supports"
+        )
     raise BadValue(
         cause,
         "write what nvidia-smi shows as CUDA Version or CUDA UMD Version, such as 13.0; or none",

@@ -341,7 +341,7 @@ def _compile(root: Path) -> Path:
         cc = compiler()
         done = run_program([*cc, *arguments])
         if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["it says nothing"]
+            lines = done.stderr.strip().splitlines() or ["it printed nothing"]
             raise SolverMissing(
                 f"{cc[0]} cannot compile libsolv: {lines[0]}",
                 "check the compiler (Debian and Ubuntu: apt-get install gcc libc6-dev), or name"

@@ -131,7 +131,7 @@ def _faults(
             return
         if (name, records[name].version, records[name].build) not in twins:
             yield (
-                f"{name} {records[name].version} {records[name].build} is no native or compat build"
+                f"{name} {records[name].version} {records[name].build} is not a native or compat build"
                 " of this channel"
             )
     version, fit = records["cuda-version"].version, records["cuda-version"].build.split("_")[0]

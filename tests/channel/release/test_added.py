@@ -137,7 +137,7 @@ def test_a_project_that_is_new_here_is_locked_and_no_other_is_upgraded(
 def test_check_and_list_say_why_it_is_there(locked: Workspace, run: Run) -> None:
     run("add", "nccl", "2.2", "--write")
     said = " ".join(run("check", "libraries-13").split())
-    assert "nccl-cu13 2.2 is there beside 2.3: `ctk release add nccl 2.2` asked for it" in said
+    assert "nccl-cu13 2.2 is locked as well as 2.3: `ctk release add nccl 2.2` asked for it" in said
     assert "newer" not in {row[-1] for row in cells(run("check", "libraries-13"))}
     assert ("libraries-13", "nccl-cu13", "2.3, 2.2 (by name)") in cells(run("list"))
     found = {r["name"]: r for r in json.loads(run("list", "--json"))["releases"]}

@@ -213,7 +213,7 @@ def test_an_older_python_keeps_the_last_versions_that_run_on_it(
         "pjrt-cu13 0.13 is held back: jax-cuda13-plugin 0.10 requires jax-cuda13-pjrt==0.10" in said
     )
     assert "jax-cuda13-plugin 0.12 requires jax-cuda13-pjrt==0.12" in said
-    assert "jax 0.10 is there beside 0.12: it is the newest for Python cp311" in said
+    assert "jax 0.10 is locked as well as 0.12: it is the newest for Python cp311" in said
 
 
 def test_a_script_refuses_a_wheel_that_it_has_no_place_for(

@@ -107,7 +107,7 @@ SIDES |= {
     ("name", "record", "said"),
     [
         ("cuda-version", Record("13.4", "compat_0"), "toolkit 13.4 compat, not 13.0 native"),
-        ("cuda-version", Record("13.0", "h123_0"), "no native or compat build"),
+        ("cuda-version", Record("13.0", "h123_0"), "not a native or compat build"),
         ("cuda-nvrtc", Record("13.0.88", "h1_0"), "cuda-nvrtc 13.0.88 h1_0 is of CUDA 13 compat"),
         (
             "cuda-bindings",

@@ -99,7 +99,7 @@ def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, pro
 def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) -> None:
     path = write(tmp_path, release("13.4.3", component(targets=("linux-64", "win-64"))))
     with pytest.raises(
-        LockError, match=r"components\.cudart: says nothing about linux-aarch64, win-arm64"
+        LockError, match=r"components\.cudart: has no entry for linux-aarch64, win-arm64"
     ):
         load(path)
 

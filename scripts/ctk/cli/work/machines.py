@@ -356,7 +356,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
     if losses:
         raise MachinesLost(
             f"with {listing(pins)}, {listing(losses)}",
-            "loosen the pin, or keep a build without it beside this one",
+            "loosen the pin, or keep a build without it as well",
         )
 
 
