@@ -131,8 +131,8 @@ def _faults(
             return
         if (name, records[name].version, records[name].build) not in twins:
             yield (
-                f"{name} {records[name].version} {records[name].build} is not a native or compat build"
-                " of this channel"
+                f"{name} {records[name].version} {records[name].build} is not a native or compat"
+                " build of this channel"
             )
     version, fit = records["cuda-version"].version, records["cuda-version"].build.split("_")[0]
     if (version, fit) != (right.toolkit, right.fit):
