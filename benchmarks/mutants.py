@@ -161,14 +161,21 @@ def outcome(clone: Path, mutant: Mutant, where: Sequence[str], limit: float) -> 
     """What tests say of a mutant: the first one that fails, or "" if none does."""
     file = clone / mutant.file
     text = file.read_bytes()
-    file.write_bytes(text[: mutant.start] + mutant.after.encode() + text[mutant.end :])
+    _replace(file, text[: mutant.start] + mutant.after.encode() + text[mutant.end :])
     try:
         for place in where:
             if failed := first_failure(clone, place, limit):
                 return failed
     finally:
-        file.write_bytes(text)
+        _replace(file, text)
     return ""
+
+
+def _replace(file: Path, text: bytes) -> None:
+    """Writes a module with a later time than before, so that no old bytecode is taken for it."""
+    seconds = file.stat().st_mtime + 2
+    file.write_bytes(text)
+    os.utime(file, (seconds, seconds))
 
 
 def first_failure(clone: Path, place: str, limit: float) -> str:
@@ -176,7 +183,6 @@ def first_failure(clone: Path, place: str, limit: float) -> str:
     command = [sys.executable, "-m", "pytest", place, "-x", "-q", "--no-header"]
     command += ["-p", "no:cacheprovider", "-o", "addopts=--strict-markers -m 'not sweep'"]
     variables = {**os.environ, "PYTHONPATH": f"{clone}/scripts:{clone}/tests"}
-    variables |= {"PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             command, cwd=clone, env=variables, capture_output=True, text=True, timeout=limit
