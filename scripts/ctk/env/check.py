@@ -72,7 +72,7 @@ def _names(files: Sequence[Path]) -> str:
 def _files(environment: Examined) -> Finding:
     """Programs fail later if files are missing or changed, or if `ctk env create` was stopped."""
     has, note = environment.has, Note.read(environment.prefix)
-    whole = f"those of {count(len(has.records), 'package')} are as installed"
+    whole = f"all files of {count(len(has.records), 'package')} are as installed"
     if note and environment.is_stopped:
         cause = "the run that made this environment was stopped, or is at work now"
         return problem(cause, note.again(environment.prefix))
@@ -209,7 +209,7 @@ def _agreement(environment: Examined) -> Finding:
         return problem(_first(unmet), environment.note.again(environment.prefix))
     if unmet:
         return problem(_first(unmet), environment.install(*sorted(names)[:_NAMED]))
-    return ok(f"those of {count(len(environment.packages), 'package')} are met")
+    return ok(f"the requirements of {count(len(environment.packages), 'package')} are met")
 
 
 def _unmet(package: InstalledPackage, spec: str, environment: Examined) -> str:

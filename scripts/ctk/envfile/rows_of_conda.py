@@ -33,7 +33,7 @@ _WHOLE_TOOLKIT = "cuda-toolkit"
 _OLDEST_MAJOR = "12"
 _CUDA_11_ENDED = "CUDA 11 is no longer supported: current packages are for CUDA 12 and 13"
 _OF_CUDA_11 = "for CUDA 11, which is no longer supported"
-_OF_A_CHANNEL = "of the channel {channel}, which is not asked here"
+_OF_A_CHANNEL = "of the channel {channel}, which is not used here"
 _NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel"
 
 
@@ -316,7 +316,7 @@ class RowsOfConda:
         if versions and not any(of_today.matches(Version(version)) for version in versions):
             words = f"{newest} of {kept.channel} is {_OF_CUDA_11}"
             return Row(line, Answer.NOWHERE, words, (spec.name,))
-        words = f"{newest} is in {kept.channel}, which is not asked here"
+        words = f"{newest} is in {kept.channel}, which is not used here"
         if kept.channel == CONDA_FORGE:
             words = f"{words}: name it with --base {CONDA_FORGE}"
         if patch := self._patch_of_toolkit(spec):

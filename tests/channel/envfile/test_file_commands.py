@@ -75,7 +75,7 @@ def test_a_file_is_answered_line_by_line_and_solved(solve: Solve) -> None:
     ):
         assert words in result.stdout
     assert "toolkit 12.9, native" in result.stdout
-    assert "not about CUDA: 3 lines; they stay as they are" in result.stdout
+    assert "not about CUDA: 3 lines, and they stay as they are" in result.stdout
 
 
 @pytest.mark.parametrize(

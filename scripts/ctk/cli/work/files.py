@@ -208,7 +208,7 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
         report.line(line)
     if others and rows:
         stay = "it stays as it is" if others == 1 else "they stay as they are"
-        report.line(f"not about CUDA: {count(others, 'line')}; {stay}")
+        report.line(f"not about CUDA: {count(others, 'line')}, and {stay}")
     for note in file.notes:
         report.line(f"not read: {note}")
 
