@@ -20,8 +20,8 @@ def build_recipe_command(
 ) -> None:
     """Build a recipe (recipe.yaml) against the channel, test it, and say where its packages run.
 
-    Each build is tested as on machines with the oldest and the newest driver that it is for. For
-    each package, the output of ctk gpu-code and ctk solve --everywhere follows.
+    Each build is tested as on machines with the oldest and the newest driver that it is for. Then
+    the output of ctk gpu-code and ctk solve --everywhere follows for each package.
 
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
@@ -80,7 +80,7 @@ def lint_command(
     planned: Planned = False,
     jobs: Jobs = None,
 ) -> None:
-    """Compare recipes, release locks and variant files with the rules, before anything is built.
+    """Check recipes, release locks and variant files against the rules, before you build.
 
     Each finding names the fix.
 

@@ -15,10 +15,9 @@ from ctk.core.errors import BadValue
 def build_command(chosen: Selection, options: BuildOptions) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
 
-    Without options: the default releases and recipes for this machine's platform. With --file, what
-    recipes make of the packages that a file asks for. What did not
-    change is not built again. In a folder that has a channel, it adds to that channel, or replaces
-    what changed.
+    Without options, it builds the default releases and recipes for this machine's platform. With
+    --file, it builds the packages of the file that have recipes. What did not change is not built
+    again. If the folder already has a channel, the command adds to it, or replaces what changed.
 
     Examples: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     ctk build cupy jax --driver 12.4 --driver 13.0 --dry-run
@@ -96,13 +95,13 @@ def export_command(
         bool, typer.Option("--force", help="Overwrite our files in DIR; others stay.")
     ] = False,
 ) -> None:
-    """Write a recipe as a feedstock that conda-smithy and stock rattler-build take by itself.
+    """Write a recipe as a feedstock that conda-smithy and stock rattler-build can use on its own.
 
-    The folder is for your own CI. conda-forge cannot take it: the sources are wheels. Its README
-    has all reasons, and the commit that it was exported from.
+    The folder is for your own CI. conda-forge cannot accept it, because the sources are wheels. The
+    README in the folder has all reasons, and the commit that the feedstock was exported from.
 
-    Its sources are named by the addresses of the index that pip is configured for. A recipe of the
-    toolkit is written for the newest release, or for those that --release names. DIR is outside the
+    The sources are addresses of the index that pip is configured for. A recipe of the toolkit is
+    written for the newest release, or for those that --release names. DIR must be outside the
     checkout, or below its output/.
 
     Example: ctk feedstock cuda-core ../cuda-core --maintainer your-name

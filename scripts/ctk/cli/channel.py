@@ -18,14 +18,15 @@ from ctk.core.errors import BadValue
 def publish_command(context: typer.Context, options: PublishOptions) -> None:
     """Publish a built channel into a folder, into a bucket of S3, or to a server.
 
-    Servers are named by their kind: prefix+https://HOST/CHANNEL, quetz+https://HOST/CHANNEL,
-    artifactory+https://HOST/artifactory/REPOSITORY, anaconda+https://HOST/OWNER/LABEL or
-    cloudsmith+https://HOST/OWNER/REPOSITORY. All but the first need --url, where clients read.
+    The address of a server begins with its kind: prefix+https://HOST/CHANNEL,
+    quetz+https://HOST/CHANNEL, artifactory+https://HOST/artifactory/REPOSITORY,
+    anaconda+https://HOST/OWNER/LABEL or cloudsmith+https://HOST/OWNER/REPOSITORY. All but the first
+    need --url, the address that clients read.
 
-    Packages that it already has are skipped. A package whose name has other content there is
-    refused. So is, without --accept-redistribution, a new package with files that its licence text
+    Packages that are already there are skipped. A package whose name has other content there is
+    refused. Without --accept-redistribution, so is a new package with files that its licence text
     does not name for distribution. A table says what these texts allow; it is not legal advice. The
-    key of a server is read from rattler's credentials (RATTLER_AUTH_FILE); a trusted publisher in
+    login for a server comes from rattler's credentials (RATTLER_AUTH_FILE); a trusted publisher in
     CI needs none.
 
     Examples: ctk publish --to /srv/www/cuda
@@ -118,9 +119,9 @@ def rollback_command(
 ) -> None:
     """List the states that a published folder or bucket can return to, or return to a state.
 
-    The change `+2 -1`: two packages that the state which it followed has not, and one of that state
-    is gone. The state that is left is kept too: `--to` with its number returns to it. The next `ctk
-    publish` adds to the state that readers then see.
+    The change `+2 -1` means two packages more than in the state that it followed, and one less. The
+    state that you leave is kept: `--to` with its number returns to it. The next `ctk publish` adds
+    to the state that readers then see.
 
     Examples: ctk rollback /srv/www/cuda
     ctk rollback /srv/www/cuda --to 4
@@ -148,10 +149,10 @@ def site_command(
 ) -> None:
     """Make the channel's web pages: the command for each machine, and what is in the channel.
 
-    Every answer of the first page is solved now. The docs of the checkout are among the pages, with
-    this channel's address. The pages work from the folder without a server, and load nothing from
-    elsewhere. It is replaced as a whole at the end. With --url the pages are for others: they name
-    no folder of this machine.
+    All answers of the first page are solved now. The pages include the docs of the checkout, with
+    this channel's address. They work from the folder without a server, and load nothing from other
+    sites. The folder is replaced as a whole at the end. With --url, the pages are for other users,
+    and name no folder of this machine.
 
     Examples: ctk site output/site
     ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge --title "Our CUDA"
@@ -167,11 +168,11 @@ def site_command(
 def clean_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without a question.")] = False,
 ) -> None:
-    """Show what of the caches of this checkout nothing needs, and remove it.
+    """Show what nothing needs in the caches of this checkout, and remove it.
 
-    On a terminal it asks first. Elsewhere it removes nothing without --yes. All of it can be
-    fetched or made again. Environments, channels and what a running command uses stay; of `output`
-    only the sizes are shown.
+    On a terminal, the command asks first. Elsewhere, it removes nothing without --yes. Everything
+    that it removes can be fetched or built again. It keeps environments, channels and what a
+    running command uses. For `output`, it only shows the sizes.
 
     Examples: ctk clean
     ctk clean --yes

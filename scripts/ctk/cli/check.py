@@ -13,13 +13,13 @@ from ctk.core.errors import UnknownName
 def check_command(options: CheckOptions) -> None:
     """Check a channel, or packages.
 
-    A channel: every file is compared with its index, and the index with the packages: hashes,
+    For a channel, it compares every file with the index, and the index with the packages: hashes,
     sizes, metadata, payloads, run exports, SBOMs, attestations, and files that nothing names. It
-    needs no network but for URLs and buckets. Packages, and those of output/channel and
-    output/base: they are opened and compared with the rules of the design, as a set: what a package
-    depends on must be among them, in the base channel, or well known. With --rebuild, packages are
-    made again from their own metadata, which names the commit of the recipe, the variant and the
-    artefacts by sha256; what is missing is fetched.
+    needs the network only for URLs and buckets. For packages, and those of output/channel and
+    output/base, it checks the rules of the design on the whole set: what a package depends on must
+    be in the set, in the base channel, or well known. With --rebuild, it builds packages again from
+    their own metadata, which names the commit of the recipe, the variant and the sha256 of each
+    artefact. It fetches what is missing.
 
     Examples: ctk check
     ctk check s3://channels/cuda

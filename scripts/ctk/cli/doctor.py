@@ -49,12 +49,12 @@ def doctor_command(
         typer.Option("--offline", help="Do not contact the package index or channels on servers."),
     ] = False,
 ) -> None:
-    """Say if this machine, or an environment, is as it should be, and what to do if it is not.
+    """Check this machine or an environment, and say how to fix what is wrong.
 
-    Without PREFIX it fails if ./scripts/build and ./scripts/test would not work here; what is
-    missing otherwise is needed by some commands only. Where ctk is installed without a checkout, it
-    fails if no channel is known. With PREFIX, any conda environment will do, for this machine or
-    another one. It fails if something is wrong.
+    Without PREFIX, the command fails if ./scripts/build or ./scripts/test would not work here.
+    Other lines name what only some commands need. If ctk is installed without a checkout, the
+    command fails if it knows no channel. PREFIX can be any conda environment, for this machine or
+    another one. The command fails if something is wrong with it.
 
     Examples: ctk doctor
     ctk doctor --channel https://conda.example.org/cuda --keep

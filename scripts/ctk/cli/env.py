@@ -79,11 +79,11 @@ def create_command(
 ) -> None:
     """Create an environment from the channel, or change one that this command created.
 
-    It has what is asked for now and nothing else, and the output says what that changed. If
-    packages would go because they are not named now, it lists them and changes nothing without
-    --yes; `ctk env add` keeps them. A folder with other files is refused, and so is an environment
-    with packages of other tools. With --file, it has what that file asks for of conda, as `ctk
-    solve FILE` shows it.
+    The environment gets what you ask for now and nothing else, and the output says what changed.
+    If packages would be removed because you do not name them now, the command lists them and
+    changes nothing without --yes; `ctk env add` keeps them. It refuses a folder with other files,
+    and an environment with packages of other tools. With --file, the environment gets what the
+    file asks conda for, as `ctk solve FILE` shows it.
 
     Example: ctk env create cuda-core --prefix ./my-env
 
@@ -128,10 +128,10 @@ def add_command(
 ) -> None:
     """Add packages to an environment that `ctk env create` made, and keep what is there.
 
-    Its toolkit, its Python and all that was asked for stay; of the other packages, as many as
-    possible. If its toolkit would have to change, it says why and changes nothing without --move.
-    The machine and the channels are those that it was made for, if you state no others. `ctk solve
-    SPEC --prefix PREFIX` shows the change before.
+    The toolkit, Python and everything that you asked for stay, and as many other packages as
+    possible. If the toolkit would have to change, the command says why, and changes nothing without
+    --move. It solves for the machine and the channels that the environment was made for, unless you
+    state others. `ctk solve SPEC --prefix PREFIX` shows the change without making it.
 
     Example: ctk env add ./my-env numba-cuda
 
@@ -153,10 +153,10 @@ def add_command(
 def run_command(prefix: Prefix, command: CommandLine) -> None:
     """Run a command in an environment that is activated as conda does it.
 
-    It gets PATH, CONDA_PREFIX and what the scripts of packages set. It ends with the exit code of
-    the command, and with 127 where there is no such command. Any conda environment will do. With
-    --json, what the command prints goes to stderr, and a signal that tells ctk to end is passed on:
-    5 seconds later, whatever still runs is killed.
+    The command gets PATH, CONDA_PREFIX and what the scripts of packages set. `ctk env run` ends
+    with its exit code, or with 127 if there is no such command. PREFIX can be any conda
+    environment. With --json, what the command prints goes to stderr. A signal that tells ctk to end
+    is passed on, and 5 seconds later what still runs is killed.
 
     Example: ctk env run ./my-env -- python -c "import cuda.core"
 
@@ -196,9 +196,9 @@ def pack_command(
 ) -> None:
     """Pack an environment into a program that unpacks it on an air-gapped machine.
 
-    There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock
-    lists the packages and FILE.sha256 the hashes. State the driver and the GPU of that machine:
-    this one's are taken otherwise. What pip installed in an environment is in no pack.
+    There, `sh FILE DIR` unpacks it, and `sh FILE DIR COMMAND` also runs a command in it. FILE.lock
+    lists the packages, and FILE.sha256 the hashes. State the driver and the GPU of that machine;
+    otherwise, those of this machine are used. A pack does not contain what pip installed.
 
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run
 
@@ -222,10 +222,10 @@ def module_command(
 ) -> None:
     """Write module files with which `module load` activates an environment.
 
-    One is for Lmod, one for Environment Modules from 4.6 on. Both activate the environment as `.
-    PREFIX/bin/activate` does, and `module unload` undoes it. Two versions of one name are never
-    loaded together. The environment may be from `ctk env create` or from a pack. If you move it,
-    write the files again.
+    One file is for Lmod, the other for Environment Modules 4.6 or newer. Both activate the
+    environment as `. PREFIX/bin/activate` does, and `module unload` undoes it. Two versions of one
+    name are never loaded together. The environment can come from `ctk env create` or from a pack.
+    If you move it, write the files again.
 
     Example: ctk env module ./my-env gpu/13.0 --to ./modules
 

@@ -40,7 +40,7 @@ MustAgree = Annotated[
 def gpu_code_command(paths: Paths, explain: Explain = False, check: MustAgree = False) -> None:
     """Show which GPUs and drivers the code in binaries is for, and whether their metadata agrees.
 
-    For each binary: machine code, PTX, and the parts of CUDA that it uses.
+    For each binary, it shows machine code, PTX, and the parts of CUDA that the binary uses.
 
     Example: ctk gpu-code ./cudnn.whl
 

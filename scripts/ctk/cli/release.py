@@ -34,13 +34,13 @@ def add_command(
 ) -> None:
     """Lock the newest patch of toolkit minors, and the Python projects of their majors.
 
-    Or the base channel. Shows the difference to the locks in place. Facts stay while the measured
-    files stay the same. A release that is not complete on the index is refused. A line names
-    changed licences; `ctk release diff` shows their texts.
+    It can also lock the base channel. It shows the difference to the current locks. Facts stay
+    while the measured files stay the same. A release that is not complete on the index is refused.
+    A line names changed licences; `ctk release diff` shows their texts.
 
-    With the name of a library or a Python project and a version, that version is locked beside the
-    others, for each CUDA major that has a wheel of it. So is what it requires in a version that is
-    not locked. Other projects stay as they are, and it stays when the lock is made again.
+    With the name of a library or a Python project and a version, it also locks that version, for
+    each CUDA major that has a wheel of it, and what that version requires. Other projects stay as
+    they are. The version stays when the lock is written again.
 
     Examples: ctk release add 12.9 13.4 --write
     ctk release add nvcomp 5.3.0.16 --write
@@ -63,8 +63,8 @@ def remove_command(
 ) -> None:
     """Take a version out of the locks that `ctk release add NAME VERSION` put there.
 
-    So goes what only this version required. Shows the difference to the locks in place. Versions
-    that were locked without being named stay.
+    What only this version required is removed as well. The command shows the difference to the
+    current locks. Versions that you did not add by name stay.
 
     Example: ctk release remove nvcomp 5.3.0.16 --write
 
@@ -88,10 +88,11 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts.
 
-    They are the GPUs that NVRTC targets, the PTX ISA, glibc, and code for GPUs; also their
-    contents, for `ctk lint --planned`. Licence texts that nobody has read are named. Reads only
-    files that are not measured yet. Files that are not in the cache are fetched one after another,
-    3 to 8 GB for a new release, and removed again. Needs a linux-64 machine, no GPU and no driver.
+    The facts are the GPUs that NVRTC targets, the PTX ISA, glibc, code for GPUs, and the contents
+    of the artefacts, for `ctk lint --planned`. The command names licence texts that nobody has
+    read. It reads only files that are not measured yet. Files that are not in the cache are fetched one
+    after another, 3 to 8 GB for a new release, and removed again. You need a linux-64 machine, but
+    no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
 
@@ -119,10 +120,10 @@ def check_command(
 ) -> None:
     """Show versions on the package index that are newer than the locks.
 
-    Also how complete each toolkit release is there. Without names of releases only what needs a
-    look is shown, newer versions first; -v shows every row. Then it also says whether the default
-    set has the toolkits that conda-forge and RAPIDS are known to compile with, and since when that
-    is known: it reads that from this checkout, and asks nobody.
+    It also shows how complete each toolkit release is there. If you name no releases, it shows only
+    what needs a look, newer versions first; -v shows every row. Then it also says whether the
+    default set has the toolkits that conda-forge and RAPIDS compile with, and when that was last
+    read. It takes that from this checkout, and asks no server.
 
     Example: ctk release check 13.4
 
@@ -167,9 +168,9 @@ def diff_command(
 ) -> None:
     """Show the changes between two releases: versions, SONAMEs, GPU architectures, sizes, licences.
 
-    Prints Markdown. Compares the locks and variants/contents.json; only the texts of changed
-    licences are read from the index. A SONAME, a component or a GPU architecture that is removed
-    within a CUDA major is flagged.
+    The output is Markdown. It compares the locks and variants/contents.json, and reads only the
+    texts of changed licences from the index. It flags a SONAME, a component or a GPU architecture
+    that is removed within a CUDA major.
 
     Examples: ctk release diff 13.3 13.4
     ctk release diff HEAD:13.4 13.4

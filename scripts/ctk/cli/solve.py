@@ -268,16 +268,16 @@ def solve_command(
     channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
-    """Show which packages a solver picks from the channel, on this machine or on another one.
+    """Show which packages a solver picks from the channel, for this machine or another one.
 
-    With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a
-    pin would change. Of a fleet, show the fewest environments that serve all of its machines, and
-    what to type for each. With --prefix, show what the specs would add, remove and replace in an
-    environment, whether it gets worse, and what to type.
+    With --everywhere, show on which drivers, GPUs and platforms the specs can be installed. With
+    --pin, show what a pin would change. For a fleet (repeat --driver or --arch), show the fewest
+    environments that serve all machines, and what to type for each. With --prefix, show what the
+    specs would add, remove and replace in an environment, and what to type.
 
-    In the place of specs, name your files: environment.yml, pixi.toml, pyproject.toml,
-    requirements.txt, an explicit list, conda-lock.yml, pixi.lock or pylock.toml. It says what each
-    line about CUDA is here, and solves the file.
+    Instead of specs, you can name files: environment.yml, pixi.toml, pyproject.toml,
+    requirements.txt, an explicit list, conda-lock.yml, pixi.lock or pylock.toml. The command says
+    what the channel has for each line about CUDA, and solves the file.
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"  # an error

@@ -72,8 +72,8 @@ def verify_command(
 ) -> None:
     """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and check each pick.
 
-    Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a
-    stand-in.
+    You need not build anything: it takes the packages that recipes and release locks give, and a
+    stand-in for those of conda-forge.
 
     Examples: ctk verify --platform win-64 --request cuda-core
     ctk verify --channel ./output/channel
