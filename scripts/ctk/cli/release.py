@@ -88,11 +88,11 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts.
 
-    The facts are the GPUs that NVRTC targets, the PTX ISA, glibc, code for GPUs, and the contents
-    of the artefacts, for `ctk lint --planned`. The command names licence texts that nobody has
-    read. It reads only files that are not measured yet. Files that are not in the cache are fetched one
-    after another, 3 to 8 GB for a new release, and removed again. You need a linux-64 machine, but
-    no GPU and no driver.
+    The facts are the GPUs that NVRTC targets, the PTX ISA, glibc, code for GPUs, and the
+    contents of the artefacts, for `ctk lint --planned`. The command names licence texts that
+    nobody has read. It reads only files that are not measured yet. Files that are not in the
+    cache are fetched one after another, 3 to 8 GB for a new release, and removed again. You
+    need a linux-64 machine, but no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
 
