@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,16 @@ ODD = {
 }
 
 
+@cache
+def every_text() -> list[tuple[str, str]]:
+    """Place and text of each string of the tool that is not a docstring."""
+    return [
+        (f"{file.relative_to(TOOL)}:{line}", text)
+        for file in sorted(TOOL.rglob("*.py"))
+        for line, text in texts(file)
+    ]
+
+
 def texts(file: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each string of a module that is not a docstring."""
     tree = ast.parse(file.read_bytes())
@@ -41,9 +52,8 @@ def texts(file: Path) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("phrase", ODD)
 def test_no_message_has_a_phrase_that_readers_stumbled_over(phrase: str) -> None:
     found = [
-        f"{file.relative_to(TOOL)}:{line}: {text!r}; write {ODD[phrase]}"
-        for file in sorted(TOOL.rglob("*.py"))
-        for line, text in texts(file)
+        f"{place}: {text!r}; write {ODD[phrase]}"
+        for place, text in every_text()
         if re.search(phrase, text)
     ]
     assert found == []
