@@ -30,6 +30,8 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
+import pytest
+
 from ctk.core.checkout import workspace
 
 # Files of a checkout that tests read and that are too large to copy, or made by tools.
@@ -189,7 +191,8 @@ def first_failure(clone: Path, place: str, limit: float) -> str:
         )
     except subprocess.TimeoutExpired:
         return _TIMED_OUT
-    if done.returncode == 0:
+    is_gone = done.returncode == pytest.ExitCode.USAGE_ERROR  # a test that was moved or renamed
+    if done.returncode == 0 or is_gone:
         return ""
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0] if failed else (done.stdout[-200:].strip() or "pytest did not start")
