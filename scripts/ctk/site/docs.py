@@ -64,7 +64,8 @@ _STATED = re.compile(
 _WITH_A_VALUE = ("-n", "-c")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _LINK = re.compile(
-    r"(?P<open>\s+\()?(?<!!)\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?"
+    r"(?P<open>\s+\()?(?<!!)\[(?P<text>[^\]]+)\]"
+    r"\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?"
 )
 _ARTICLE = re.compile(r'<article role="main".*</article>', re.DOTALL)
 _TABLE = re.compile(r"<table.*?</table>", re.DOTALL)

@@ -16,7 +16,7 @@ from typer.testing import Result
 from ctk.channel.check import check_channel
 from ctk.channel.publish import FIELD, Folder
 from ctk.channel.repodata import FILES, read_index, write_index
-from ctk.core.errors import BadValue
+from ctk.core.errors import BadValue, ChannelBroken
 from kit.small_channels import build, digit
 
 pytest.importorskip("securesystemslib", reason="the extra `attest` of ctk is not installed")
@@ -139,6 +139,19 @@ def test_the_commands_sign_and_verify(
     refused = run_ctk("publish", "--to", str(www), "--sign-key", pub, "--url", URL).exception
     assert isinstance(refused, BadValue) and "private key" in refused.step
     assert isinstance(run_ctk("check", str(www), "--key", pem).exception, BadValue)
+
+
+@pytest.mark.usefixtures("store")
+def test_the_attestations_of_a_bucket_are_verified(
+    keys: Path, run_ctk: Callable[..., Result]
+) -> None:
+    bucket, pub = "s3://channels/cuda", str(keys / "ours.pub")
+    signed = ("publish", "--to", bucket, "--sign-key", str(keys / "ours.pem"), "--url", URL)
+    assert run_ctk(*signed).exception is None
+    said = run_ctk("check", bucket, "--key", pub, "--url", URL, "--attested", "--json")
+    assert list(json.loads(said.stdout)["attestations"].values()) == [2]
+    other = run_ctk("check", bucket, "--key", str(keys / "other.pub"), "--url", URL, "--attested")
+    assert isinstance(other.exception, ChannelBroken)
 
 
 def test_without_the_key_it_is_no_problem_unless_somebody_must_have_signed(folder: Folder) -> None:

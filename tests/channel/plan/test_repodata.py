@@ -1,4 +1,4 @@
-"""The index of a built channel is the planned one."""
+"""Planned repodata: the repodata of a channel before its packages are built."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from ctk.build import build
 from ctk.channel import local
 from ctk.core.checkout import Workspace
+from ctk.core.errors import RecipeError
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.plan.plan import FROM_BUILD, Plan, Request, Set, plan, planned_repodata
-from ctk.plan.recipes import find_recipes
+from ctk.plan.recipes import find_recipes, pinned
 from kit.tiny import lock
 
 # Two builds of each output; a half for cross-compiling; every kind of requirement, pin and run
@@ -98,4 +99,68 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
         assert ours == theirs
 
 
+def test_a_bounded_pin_has_the_version_of_its_own_variant(tmp_path: Path) -> None:
+    pair = """
+schema_version: 1
+context: {version: '${{ "2.5" if cuda_fit == "native" else "1.5" }}'}
+recipe: {name: pair, version: "${{ version }}"}
+outputs:
+  - package: {name: low}
+  - package: {name: high}
+    requirements: {run: ['${{ pin_subpackage("low", upper_bound="x") }}']}
+"""
+    records = planned_repodata(small_plan(tmp_path, pair=pair))["linux-64"][
+        "packages.conda"
+    ].values()
+    assert {r["version"]: r["depends"] for r in records if r["name"] == "high"} == {
+        "1.5": ["low >=1.5,<2.0a0"],
+        "2.5": ["low >=2.5,<3.0a0"],
+    }
+
+
 # The requirement that rattler-build writes for a pin, by its rules.
+@pytest.mark.parametrize(
+    ("pin", "version", "requirement"),
+    [
+        ({"lower_bound": "x.x.x.x.x.x", "upper_bound": "x"}, "13.4.92", "tool >=13.4.92,<14.0a0"),
+        ({"lower_bound": "x.x", "upper_bound": "x.x"}, "13.3.4.3.1", "tool >=13.3,<13.4.0a0"),
+        ({"lower_bound": "x.x", "upper_bound": "x.x.x"}, "9", "tool >=9,<9.0.1.0a0"),
+        ({"upper_bound": "x"}, "9d", "tool <10a"),
+        ({"lower_bound": "x.x", "upper_bound": "x.x.x"}, "5!1.2.3", "tool >=5!1.2,<5!1.2.4.0a0"),
+        ({"lower_bound": "1.5", "upper_bound": "2.4"}, "1.7", "tool >=1.5,<2.4"),
+        ({"lower_bound": "x", "build": "native_*"}, "1.7", "tool >=1 native_*"),
+        ({}, "1.7", "tool"),
+    ],
+)
+def test_a_bounded_pin_is_written_as_rattler_build_does(
+    pin: dict[str, str], version: str, requirement: str
+) -> None:
+    assert pinned({"name": "tool", **pin}, version) == requirement
+
+
+def test_two_builds_that_make_one_file_differently_are_an_error(tmp_path: Path) -> None:
+    pair = """
+schema_version: 1
+recipe: {name: pair, version: "1"}
+outputs:
+  - package: {name: half}
+    build: {noarch: generic, string: "${{ cuda_version }}"}
+    requirements: {run: ["guide-${{ target_platform }}"]}
+  - package: {name: whole}
+    build: {string: "${{ cuda_version }}"}
+"""
+    makers = r"pair-cuda13\.4-linux-64 and pair-cuda13\.4-win-arm64"
+    with pytest.raises(
+        RecipeError, match=makers + r" both make half-1-13\.4\.conda, with different depends"
+    ):
+        planned_repodata(small_plan(tmp_path, pair=pair))
+
+
+def test_what_only_a_build_could_know_is_an_error(small: Plan, tmp_path: Path) -> None:
+    text = GUIDE + "requirements: {host: [zlib], run: [tool]}\n"
+    with pytest.raises(RecipeError, match=r"guide is built in an environment \(zlib\)"):
+        planned_repodata(small_plan(tmp_path / "host", guide=text))
+    with pytest.raises(RecipeError, match="output guide has a pin_compatible on zlib"):
+        small_plan(
+            tmp_path / "pin", guide=text.replace("[tool]", "[\"${{ pin_compatible('zlib') }}\"]")
+        )

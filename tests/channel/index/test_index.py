@@ -12,12 +12,12 @@ import pytest
 
 from ctk.core.errors import HashMismatch, IndexUnavailable, MeasureFailed, NotPublished
 from ctk.fetch.fetch import locate
-from ctk.index import IndexSettings, Interrupted, parse_settings
+from ctk.index import IndexSettings, Interrupted, parse_settings, pip_settings
 from ctk.index import client as index_client
 from ctk.index.client import Retry, connection
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
-from kit.fake_index import FakeIndex, Fault, serve
+from kit.fake_index import FakeIndex, Fault, configure_pip, serve
 
 WAITS: list[float] = []
 QUICK = Retry(attempts=3, delay=1, sleep=WAITS.append, clock=lambda: 0.0)
@@ -72,6 +72,20 @@ def test_settings_are_printed_without_credentials() -> None:
         index_url="https://u:secret@mirror.example/simple", proxy="http://u:secret@proxy.example"
     )
     assert "secret" not in repr(settings)
+
+
+def test_the_real_pip_is_asked(server: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure_pip(monkeypatch, server, timeout="3", extra_index_url="file:///nowhere/simple")
+    settings = pip_settings()
+    assert settings.index_urls == (server.url, "file:///nowhere/simple")
+    assert settings.timeout == 3.0
+    with Index() as index:
+        assert index.files("tool")[0].file == WHEEL
+
+
+def test_a_pip_that_does_not_answer_is_an_error() -> None:
+    with pytest.raises(IndexUnavailable, match="pip does not say"):
+        pip_settings("/bin/false")
 
 
 @pytest.mark.parametrize("html", [True, False], ids=["html", "json"])
