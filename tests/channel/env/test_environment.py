@@ -28,38 +28,20 @@ from ctk.env.install import _not_installed
 from ctk.env.prefix import Note
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.solve.why import solve_or_say_why
+from kit.odd_packages import OLD, SITE, odd_checkout
 from kit.packs import checkout, create, pack, pretend, refused, unpack
-from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
+from kit.tiny_packages import pure, tiny
 
 pytestmark = pytest.mark.skipif(
     this_platform() != "linux-64", reason="the tiny packages are for linux-64"
 )
 
-SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-OLD = "lib/python3.1/site-packages"
 CHECKED_HASH = 3  # the flags of PEP 552
 
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    folder = tiny(
-        "folder",
-        depends=("python",),
-        files={
-            f"{SITE}/folder/__init__.py": b"x = 1\n",
-            f"{SITE}/folder/broken.py": b"this is not a Python\n",
-        },
-    )
-    placed = tiny(
-        "placed",
-        depends=("python",),
-        files={f"{SITE}/placed.py": f"home = {PLACEHOLDER!r}\n".encode()},
-        placeholders={f"{SITE}/placed.py": PLACEHOLDER},
-    )
-    old = tiny("old", files={f"{OLD}/old.py": b"x = 1\n"})
-    return checkout(
-        tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed, old
-    )
+    return odd_checkout(tmp_path_factory.mktemp("a checkout"))
 
 
 @pytest.fixture(scope="module")
