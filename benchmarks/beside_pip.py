@@ -79,7 +79,7 @@ def run(prefix: Path, out: Path) -> Mapping[str, Any]:
     """What the program says of an environment; it writes `out`."""
     clean = {"PATH": f"{prefix}/bin:/usr/bin:/bin", "HOME": str(out.parent), "LANG": "C.UTF-8"}
     clean |= {k: v for k, v in os.environ.items() if k == "CUDA_VISIBLE_DEVICES"}
-    command = [prefix / "bin/python", "-W", "ignore", PROGRAM, out]
+    command = [str(prefix / "bin/python"), "-W", "ignore", str(PROGRAM), str(out)]
     done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{prefix}: ended with {done.returncode}\n{done.stderr}")

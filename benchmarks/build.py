@@ -1,10 +1,11 @@
 """Measures one release from an empty cache: fetch, build, index, solve, and how close the build is
 to its limit.
 
-The limit is what nobody can avoid: unzipping the same artefacts and compressing the same bytes with
-zstd at the same level, on the same cores, measured in the same run. With --recipe only the builds
-of some recipes are measured, and nothing is solved. Example: .venv/bin/python benchmarks/build.py
-13.4
+It builds the default recipes for this machine's Python, as `ctk build` does; without a release,
+those of the default channel. The limit is what nobody can avoid: unzipping the same artefacts and
+compressing the same bytes with zstd at the same level, on the same cores, measured in the same run.
+With --recipe only the builds of some recipes are measured, and nothing is solved. Example:
+.venv/bin/python benchmarks/build.py 13.4
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import zstandard
 from figures import RATIO, record
+from packaging.version import Version
 
 from ctk import pipeline
 from ctk.build import LEVEL, build
@@ -27,17 +29,20 @@ from ctk.channel import local as states
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import this_platform
+from ctk.core.versions import this_python
 from ctk.fetch import fetch
-from ctk.index.index import Index
-from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 from ctk.solve.solve import Scenario, solve
+
+# What the recipe of the tool takes besides its code.
+_OF_THE_TOOL = ("pyproject.toml", "LICENSE")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("release", nargs="?", default="13.4", help="a locked CTK minor")
+    parser.add_argument("releases", nargs="*", help="locked CTK minors; the default ones without")
     parser.add_argument("--platform", default=this_platform())
     parser.add_argument(
         "--recipe", action="append", default=[], help="may be repeated; all default ones without it"
@@ -49,10 +54,11 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as scratch:
         where = fresh_checkout(Path(scratch))
-        request = Request([options.release], options.recipe, [options.platform])
-        found = measure(where, request, options.jobs)
+        asked = Request(options.releases, options.recipe, [options.platform], [this_python().name])
+        request = small(asked, workspace())
+        found = measure(where, request, options.jobs, is_whole=not options.recipe)
         if options.record:
-            what = " ".join([options.release, *options.recipe])
+            what = " ".join([*options.releases, *options.recipe]) or "default channel"
             record(
                 workspace(), "build", ((f"{what} {row}", value, unit) for row, value, unit in found)
             )
@@ -61,22 +67,26 @@ def main() -> None:
 def fresh_checkout(folder: Path) -> Workspace:
     """This checkout's recipes and locks, with no cache."""
     source = workspace()
-    for part in (source.recipes, source.variants, source.base_recipes):
+    for part in (source.recipes, source.variants, source.base_recipes, source.root / "scripts"):
         shutil.copytree(part, folder / part.name)
-    shutil.copy(source.build_config, folder)
+    for file in (source.build_config, *map(source.root.joinpath, _OF_THE_TOOL)):
+        shutil.copy(file, folder)
     return Workspace(folder)
 
 
-def measure(where: Workspace, request: Request, jobs: int) -> list[tuple[str, float, str]]:
+def measure(
+    where: Workspace, request: Request, jobs: int, *, is_whole: bool
+) -> list[tuple[str, float, str]]:
     """Prints a table; returns the figures to keep."""
     report = Reporter()
-    (release,), (subdir,) = request.releases, request.platforms
+    releases = sorted(request.releases, key=Version)
+    (subdir,) = request.platforms
     planned = plan(published_set(where), request, python_tags(where.build_config))
     read = sum(a.size for a in planned.artefacts)
     times: dict[str, float] = {}
 
     start = time.perf_counter()
-    fetch.fetch(planned.artefacts, where, Index)
+    pipeline.Pipeline(where, report, jobs=jobs).fetch(planned)
     times["fetch"] = time.perf_counter() - start
 
     # Before and after the build: what else the machine does drifts, and the mean of both sees the
@@ -92,15 +102,15 @@ def measure(where: Workspace, request: Request, jobs: int) -> list[tuple[str, fl
         raise SystemExit("\n".join(made.failed.values()))
 
     start = time.perf_counter()
-    states.commit(states.stage(made.built, where.channel))
+    states.commit(states.stage(states.candidates(made.built, where.channel)))
     times["index"] = time.perf_counter() - start
 
-    if not request.recipes:
+    if is_whole:
         # What the solver needs besides; not measured.
         base = pipeline.Pipeline(where, report, jobs=jobs, prefix="base ").make_base()
         start = time.perf_counter()
         solve(
-            Scenario((f"cuda-version={release}", "cuda-core"), subdir, release),
+            Scenario((f"cuda-version={releases[-1]}", "cuda-core"), subdir, releases[-1]),
             [where.channel, base],
         )
         times["solve"] = time.perf_counter() - start
@@ -109,8 +119,8 @@ def measure(where: Workspace, request: Request, jobs: int) -> list[tuple[str, fl
     packages = [p for b in made.built for p in b.packages]
     unpacked = sum(unpacked_bytes(fetch.laid_out(a, where)) for a in planned.artefacts)
     report.table(
-        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, level"
-        f" {LEVEL}, {jobs} jobs",
+        f"{', '.join(releases)} for {subdir}: {len(planned.builds)} builds,"
+        f" {len(packages)} packages, level {LEVEL}, {jobs} jobs",
         ["what", "measured"],
         [
             *((name, f"{seconds:.1f} s") for name, seconds in times.items()),

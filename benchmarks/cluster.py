@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 from statistics import mean
 
+from build import fresh_checkout  # benchmarks/build.py
 from distributed import Client
 from distributed.deploy.subprocess import SubprocessCluster
 from figures import RATIO, record
 
-from build import fresh_checkout  # benchmarks/build.py
 from ctk.build import LEVEL, build
 from ctk.build.cluster import Cluster, Store
 from ctk.build.finished import tools

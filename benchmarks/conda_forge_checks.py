@@ -54,7 +54,7 @@ _NOT_THERE = re.compile(r"^(?:test ! -[fLedhs]|if exist) +\"?([^\s\"]+)\"?( exit
 class Absent(jinja2.ChainableUndefined):
     """A name, or a number of a version, that a recipe asks for and does not get."""
 
-    def __int__(self) -> int:
+    def __int__(self) -> int:  # type: ignore[override]  # jinja2's raises
         return 0
 
 
@@ -226,7 +226,7 @@ def planned(here: Workspace, release: str) -> tuple[Packages, Mapping[str, str]]
     wanted = small(request, here, all_components=True, libraries=True)
     builds = plan(published_set(here), wanted, python_tags(here.build_config))
     scans, _, _ = planned_scans(builds, here, contents.load(here), jobs=2)
-    found = {}
+    found: dict[tuple[str, str], frozenset[str]] = {}
     versions = {}
     for scan in scans:
         for subdir in SUBDIRS:

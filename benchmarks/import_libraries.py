@@ -66,7 +66,8 @@ def link(library: Path, subdir: str, zig: Path, folder: Path) -> tuple[str, int]
     text = ".text\n.globl start\nstart: ret\n" + '.section .rdata,"dr"\n' + "\n".join(lines)
     (folder / "main.s").write_text(f"{text}\n")
     words = [f"{MACHINES[subdir]}-windows-gnu", "-w", "-nostdlib"]
-    command = [zig, "cc", "-target", *words, "-Wl,-e,start", "-o", LINKED, "main.s", str(library)]
+    files = ["-o", LINKED, "main.s", str(library)]
+    command = [str(zig), "cc", "-target", *words, "-Wl,-e,start", *files]
     cache = dict.fromkeys(ZIG_CACHES, str(folder / "cache"))
     subprocess.run(command, cwd=folder, env=os.environ | cache, check=True)
     found = imports_of(folder / LINKED)

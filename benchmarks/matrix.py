@@ -14,24 +14,24 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from figures import RATIO, record
-
 from build import (  # benchmarks/build.py
-    cpu_seconds,  # benchmarks/build.py
+    cpu_seconds,
     fresh_checkout,
     limit,
 )
+from figures import RATIO, record
+
 from ctk.audit import audit_packages
 from ctk.build import LEVEL, build
 from ctk.channel import local as states
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.fetch import fetch
-from ctk.index.index import Index
-from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
+from ctk.pipeline import Pipeline
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 
 CORES = (2, 16, 128)
 
@@ -101,7 +101,8 @@ def recorded(cost: Cost, what: str) -> Iterator[tuple[str, float, str]]:
 
 def planned(where: Workspace, releases: Iterable[str] = (), platforms: Iterable[str] = ()) -> Plan:
     """All components of the toolkit; the Python projects are locks of their own."""
-    request = Request(list(releases), platforms=list(platforms))
+    asked = Request(list(releases), platforms=list(platforms))
+    request = small(asked, workspace(), all_releases=True, all_components=True)
     return plan(published_set(where), request, python_tags(where.build_config))
 
 
@@ -131,9 +132,10 @@ def measure(where: Workspace, release: str, subdir: str, jobs: int) -> Cost:
         print(f"audit: {found.summary()}")
 
     def index() -> None:
-        states.commit(states.stage(made[-1].built, where.channel))
+        states.commit(states.stage(states.candidates(made[-1].built, where.channel)))
 
-    run("fetch", lambda: fetch.fetch(wanted.artefacts, where, Index))
+    fetch = partial(Pipeline(where, Reporter(), jobs=jobs).fetch, wanted)
+    run("fetch", fetch)
     # Before and after the build: what else the machine does drifts, and the mean of both sees the
     # same drift.
     bounds = [limit(wanted, where, jobs)]
@@ -142,7 +144,7 @@ def measure(where: Workspace, release: str, subdir: str, jobs: int) -> Cost:
     run("index", index)
     run("audit", audit)
     start = time.perf_counter()
-    fetch.fetch(wanted.artefacts, where, Index)
+    fetch()
     make()
     index()
     audit()

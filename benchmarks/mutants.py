@@ -89,8 +89,8 @@ def mutated(node: ast.expr, parent: ast.AST) -> Iterator[ast.expr]:
         yield ast.BoolOp(other, node.values)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield node.operand
-    elif isinstance(node, ast.Constant) and node.value in _SWAPPED and node.value is not True:
-        yield ast.Constant(_SWAPPED[node.value])
+    elif isinstance(node, ast.Constant) and node.value in _SWAPPED:
+        yield ast.Constant(_SWAPPED[str(node.value)])
     is_condition = isinstance(parent, ast.If | ast.IfExp | ast.comprehension)
     if is_condition and node in _conditions(parent):
         yield ast.Constant(True)

@@ -12,9 +12,9 @@ import random
 import sys
 import time
 
+from build import cpu_seconds  # benchmarks/build.py
 from figures import RATIO, record
 
-from build import cpu_seconds  # benchmarks/build.py
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.platforms import this_platform

@@ -17,9 +17,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from build import cpu_seconds  # benchmarks/build.py
 from figures import RATIO, record
 
-from build import cpu_seconds  # benchmarks/build.py
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import SolverMissing
