@@ -46,26 +46,40 @@ conda-forge cannot take it, because:
 
 The repository's docs/upstream has what conda-forge can use: proposals, each with a command.
 
-The sources are named by address and sha256 of the index that was configured then.
+{sources}The packages need that repository's channel, whose `cuda-version` has native and compat
+builds. Name that channel before conda-forge when you build, test and install. `CHANNEL` is its
+address.
 
-The packages need that repository's channel, whose `cuda-version` has native and compat builds.
-Build, test and install with it before conda-forge: `-c CHANNEL -c conda-forge`. In the CI of
-conda-smithy, `channel_sources` and `channel_targets` in recipe/conda_build_config.yaml name
-where packages come from and go to; this was not tried.
+To install `rattler-build` and `conda smithy`:
 
-`rattler-build` and `conda smithy` are in the packages rattler-build and conda-smithy of
-conda-forge: `conda create -n smithy -c conda-forge conda-smithy rattler-build`.
+    conda create -n smithy -c conda-forge conda-smithy rattler-build
 
-`conda smithy rerender` writes the CI files: minutes, where there is a build for each Python.
-`rattler-build build --experimental --allow-symlinks-on-windows --recipe recipe --variant-config
-recipe/conda_build_config.yaml` builds for this machine; `--target-platform` names another. The
-first option is for outputs that share one tree, the second for libraries' links in noarch
+To build for this machine (`--target-platform` names another):
+
+    rattler-build build --experimental --allow-symlinks-on-windows --recipe recipe \\
+      --variant-config recipe/conda_build_config.yaml -c CHANNEL -c conda-forge
+
+The first option is for outputs that share one tree. The second is for libraries' links in noarch
 packages of Linux targets.
 
-`conda smithy recipe-lint --conda-forge recipe` finds the wheels. It may also find a version of
-`python` in `run` (there is no `host` to take it from), the same in `noarch: python`, and a
+To write the CI files, first add to recipe/conda_build_config.yaml where the CI takes packages
+from, and where it uploads them. We have not run such a CI:
+
+    channel_sources:
+      - CHANNEL,conda-forge
+    channel_targets:
+      - OWNER main
+
+Then run `conda smithy rerender`. This takes minutes if there is a build for each Python.
+
+`conda smithy recipe-lint --conda-forge recipe` reports the wheels. It may also report a version
+of `python` in `run` (there is no `host` to take it from), the same in `noarch: python`, and a
 licence that differs by platform.
 """
+_SOURCES = (
+    "The sources are the wheels of the package index that was configured for the export, with"
+    " address and sha256.\n\n"
+)
 _WHEELS = (
     "Its sources are wheels. conda-forge's linter refuses compiled ones, and its recipes of CUDA"
     " take archives."
@@ -303,6 +317,7 @@ def _readme(export: _Export, root: Path, *, has_wheels: bool) -> str:
         name=export.recipe.name,
         revision=_revision(root),
         reasons="\n".join(reasons),
+        sources=_SOURCES if has_wheels else "",
         count=count(len(export.packages), "package"),
         packages=", ".join(export.packages),
         version=listing(export.versions),

@@ -52,9 +52,12 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
 
 @pytest.fixture
 def run(
-    here: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Workspace,
+    index: FakeIndex,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Run:
-    """Runs `ctk release ...` in this process; errors propagate."""
+    """Runs `ctk release ...` in this process, against the fake index; errors propagate."""
 
     def command(*arguments: str) -> str:
         capsys.readouterr()

@@ -13,6 +13,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
+from ctk.core.platforms import this_platform
 from ctk.package.reader import read_info
 from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
@@ -121,3 +122,19 @@ def test_no_package_has_sources_in_fortran(built: Workspace) -> None:
     ]
     assert len(packages) > 100
     assert [name for name in names if "ortran" in name.partition(": ")[2]] == []
+
+
+def test_files_are_in_the_packages_that_the_page_names(
+    built: Workspace, project: Workspace
+) -> None:
+    """Of those under "Files and versions" that a line says to be in one package."""
+    page = (project.root / "docs" / "recipe-authors.md").read_text(encoding="utf-8")
+    section = page.partition("\n### Files and versions\n")[2].partition("\n### ")[0]
+    said = re.findall(r"\*\*`([^`]+)`\*\*, [^*]*?, is in `([^`]+)`", " ".join(section.split()))
+    assert said
+    for file, package in said:
+        name = package.replace("<subdir>", this_platform())
+        made = [read_info(path) for path in built.channel.resolve().rglob(f"{name}-*.conda")]
+        assert made, package
+        for info in made:
+            assert any(entry.path.endswith(f"/{file}") for entry in info.paths), (file, package)

@@ -196,12 +196,13 @@ def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_i
         readme,
         re.M,
     )
-    assert "in the packages rattler-build and conda-smithy of conda-forge" in sentence(readme)
+    assert "conda create -n smithy -c conda-forge conda-smithy rattler-build" in readme
+    assert "-c CHANNEL -c conda-forge" in readme
     listed = [line for line in readme.splitlines() if line.startswith("- ")]
     assert len(listed) == reasons
-    assert any("wheels" in line for line in listed) == (
-        "url: " in exported(name)["recipe/recipe.yaml"]
-    )
+    has_wheels = "url: " in exported(name)["recipe/recipe.yaml"]
+    assert any("wheels" in line for line in listed) == has_wheels
+    assert ("The sources are the wheels" in readme) == has_wheels
 
 
 def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path: Path) -> None:

@@ -8,28 +8,11 @@ from datetime import date
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.lock.model import ReleaseLock, load
 from ctk.plan import conda_forge
 from ctk.plan.conda_forge import Compiled
 from kit.ctk_release import Have, Run
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
-
-
-def locked(workspace: Workspace, name: str = "cuda-13.4") -> ReleaseLock:
-    return load(workspace.variants / f"{name}.lock")
-
-
-# ---- locked versions
-
-
-# ---- showing and writing
-
-
-# ---- names of releases
-
-
-# ---- check and list
 
 
 POLICY = """

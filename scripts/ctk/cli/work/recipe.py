@@ -191,7 +191,7 @@ def _show_tests(packages: list[Judged], report: Reporter) -> None:
     for judged in packages:
         first = (judged.name, judged.package.toolkit)
         for tested in judged.tests:
-            words = {"none": "it has none", "refused": "not for it"}
+            words = {"none": "none to run", "refused": "not for it"}
             gets = f"{tested.toolkit} {tested.fit}".strip()
             state = words.get(tested.state, tested.state)
             rows.append((*first, tested.driver or "none", gets, state))
@@ -257,5 +257,6 @@ def _show_install(
     report.line(f"to install: {shlex.join(ctk)}")
     # A folder that stands in for conda-forge here is not a channel for conda's users.
     urls += ["-c", base if "://" in base else "conda-forge"]
-    conda = ["conda", "create", "-n", "my-env", *urls, *names]
+    conda = ["conda", "create", "-n", "my-env", *urls, "cuda-gpu", *names]
     report.line(f"or, also with mamba: {shlex.join(conda)}")
+    report.line("on a machine without a driver: the same without cuda-gpu")
