@@ -65,12 +65,12 @@ def doctor_command(
     - `ready`: whether ./scripts/build and ./scripts/test would work; without a checkout, whether
       a channel is known and answers
     - `kept`: with `--keep`, the file that has the channels
-    - `checks`: `check`, `needed`, `state` (`ok`, `missing` or `problem`), `found`, `step`
+    - `checks`: `check`, `needed`, `state` (`ok`, `note` or `problem`), `found`, `step`
 
     With PREFIX, of the environment:
 
     - `ok`, `prefix`; `machine`: `platform`, `driver`, `gpu`
-    - `checks`: `check`, `state` (`ok`, `problem`, or `missing`, which is only a hint), `found`,
+    - `checks`: `check`, `state` (`ok`, `problem`, or `note`, which is only a hint), `found`,
       `why`, `step`
     """
     if keep and workspace().is_checkout:
@@ -182,7 +182,7 @@ def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
     if problems:
         raise NotReady(
             f"{count(len(problems), 'problem')} in {prefix}: {', '.join(problems)}",
-            "do what each line says",
+            "do what each line says after `to do`",
         )
 
 

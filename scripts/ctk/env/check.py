@@ -16,11 +16,12 @@ from ctk.core.errors import CtkError
 from ctk.core.platforms import this_platform
 from ctk.env import repair
 from ctk.env.add import client_line, on_its_driver, plan
-from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
+from ctk.env.doctor import driver_at_fault, hint, look_at, ok, problem
 from ctk.env.examine import Examined, InstalledPackage, Wheel
 from ctk.env.outside import NEW_FOLDER, in_words
 from ctk.env.prefix import Note, left_to_unpack
 from ctk.package.records import glibc_floor, matches, package_record, spec_name
+from ctk.plan.names import split_major
 from ctk.rules import Finding, checks_of
 from ctk.solve.change import unasked_nvjitlink
 from ctk.solve.driver import NO_DEVICE, Limit
@@ -56,7 +57,7 @@ def _records(environment: Examined) -> Finding:
         return problem(f"no records: {_names(broken)}", repair.remove_records(environment, broken))
     if odd := environment.has.broken:
         step = shlex.join(["conda", "list", "-p", str(environment.prefix)])
-        return missing(f"not understood here: {_names(odd)}", f"see if conda lists them: `{step}`")
+        return hint(f"not understood here: {_names(odd)}", f"see if conda lists them: `{step}`")
     packages = environment.packages
     channels = sorted({package.channel or "an unknown channel" for package in packages})
     words = f", of {listing(channels)}" if channels else ""
@@ -93,7 +94,7 @@ def _files(environment: Examined) -> Finding:
         return problem(cause, repair.give_back(environment, damaged))
     if replaced:
         cause = f"pip replaced those of {listing([*replaced], most=_SHOWN)}"
-        return missing(cause, repair.take_from_pip(environment, replaced))
+        return hint(cause, repair.take_from_pip(environment, replaced))
     return ok(whole)
 
 
@@ -124,7 +125,7 @@ def _replaced_by_pip(environment: Examined) -> set[str]:
 def wheels_of_pip(environment: Examined) -> Finding:
     """cuda.pathfinder loads the libraries of NVIDIA's wheels in place of conda's."""
     number = count(len(environment.nvidia_wheels), "wheel")
-    if not environment.nvidia_wheels:
+    if not any(_takes_place(wheel, environment) for wheel in environment.nvidia_wheels):
         return ok("none from NVIDIA")
     if not any(name.startswith("cuda") for name in environment.by_name):
         return ok(f"{number} from NVIDIA, and no CUDA packages of conda")
@@ -134,6 +135,11 @@ def wheels_of_pip(environment: Examined) -> Finding:
         f"together with CUDA packages of conda: {listing(beside, most=_SHOWN)}",
         " && ".join(steps) or "create it again in a new folder",
     )
+
+
+def _takes_place(wheel: Wheel, environment: Examined) -> bool:
+    """Whether a wheel has NVIDIA's libraries, or the same project as a package of conda."""
+    return bool(wheel.libraries) or wheel.name in environment.by_name
 
 
 def _in_place_of(wheel: Wheel, environment: Examined) -> str:
@@ -150,11 +156,35 @@ def _in_place_of(wheel: Wheel, environment: Examined) -> str:
     return f"{wheel}, in place of {package.name} {package.version}"
 
 
+@look_at(Examined, "CUDA projects of pip")
+def _projects_of_pip(environment: Examined) -> Finding:
+    """A wheel without NVIDIA's libraries may run on the CPU, or look for those of another CUDA."""
+    wheels = environment.nvidia_wheels
+    if not wheels or any(_takes_place(wheel, environment) for wheel in wheels):
+        return ok("none, or see wheels of pip")
+    if not any(name.startswith("cuda") for name in environment.by_name):
+        return ok("no CUDA packages of conda")
+    toolkit = environment.toolkit.version if environment.toolkit else ""
+    texts: list[str] = []
+    names: dict[str, None] = {}
+    for wheel in wheels:
+        name, major = split_major(wheel.name)
+        names[name] = None
+        differs = bool(major and toolkit) and major != toolkit.partition(".")[0]
+        text = f" for CUDA {major}, but the toolkit is {toolkit}" if differs else ""
+        texts.append(f"{wheel}{text}")
+    look = shlex.join(["ctk", "solve", *names, "--prefix", str(environment.prefix)])
+    return hint(
+        f"without NVIDIA's libraries: {listing(texts, most=_SHOWN)}",
+        f"`{look}` says whether conda's packages can take their place",
+    )
+
+
 @look_at(Examined, "variables")
 def _variables(environment: Examined) -> Finding:
     """cuTile, build systems and programs with a shared runtime search these places first.
 
-    Cuda.pathfinder does last.
+    The library cuda.pathfinder searches them last.
     """
     found: list[tuple[str, str]] = []  # a variable, and where it leads, in words
     for place in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
@@ -169,7 +199,7 @@ def _variables(environment: Examined) -> Finding:
     if not found:
         return ok("none leads to another CUDA")
     names = dict.fromkeys(name for name, _ in found)
-    return missing("; ".join(words for _, words in found), f"unset {' '.join(names)}")
+    return hint("; ".join(words for _, words in found), f"unset {' '.join(names)}")
 
 
 _CUDA_LIBRARIES = (
@@ -246,7 +276,7 @@ def _driver_fits(environment: Examined) -> Finding:
     if state and (fault := driver_at_fault(state)):
         # Many hide the GPU on purpose, for example from the tests of a program.
         is_hidden = state.limit is Limit.VARIABLE and state.seen.error == NO_DEVICE
-        return missing(fault.message, fault.fix) if is_hidden else fault
+        return hint(fault.message, fault.fix) if is_hidden else fault
     if not driver:
         return _without_driver(environment)
     there = package_record("__cuda", driver)
@@ -261,7 +291,7 @@ def _driver_fits(environment: Examined) -> Finding:
         cause = f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}{made_for}"
         return problem(cause, environment.fix())
     if environment.overstated:
-        return missing(environment.overstated, STATE_DRIVER)
+        return hint(environment.overstated, STATE_DRIVER)
     return ok(f"it supports CUDA {driver}{made_for}")
 
 
@@ -286,14 +316,14 @@ def _without_driver(environment: Examined) -> Finding:
     other = shlex.join(["ctk", "doctor", str(environment.prefix), *options])
     step = f"`ctk doctor`, or for another machine: `{other}`"
     if made_for:
-        step = f"for that machine: `{other}`"
-    return missing(f"{words}, and {listing(needs, most=_SHOWN)}{made_for}", step)
+        step = f"to check for that machine: `{other}`"
+    return hint(f"{words}, and {listing(needs, most=_SHOWN)}{made_for}", step)
 
 
 def _toolkit_finding(environment: Examined, text: str) -> Finding:
     """A problem if another toolkit fixes it; else a hint, as only another driver would."""
     step = environment.fix()
-    return problem(text, step) if environment.better else missing(text, step)
+    return problem(text, step) if environment.better else hint(text, step)
 
 
 @look_at(Examined, "native toolkit")
@@ -318,7 +348,7 @@ def _native_toolkit(environment: Examined) -> Finding:
     knows_gpu = not arch or bool(gpus)  # a toolkit without a lock may not
     if fit == "compat" and limit is None and knows_gpu:
         step = environment.install(f"cuda-version={toolkit.version}=native_*")
-        return missing(
+        return hint(
             f"{text}, though the driver takes the native build: an update may bring a newer one",
             step,
         )
@@ -350,7 +380,7 @@ def _nvjitlink_is_of_the_toolkit(environment: Examined) -> Finding:
     )
     driver = environment.machine.driver
     is_refused = driver is not None and older(driver, left.minor)
-    return problem(text, step) if is_refused else missing(text, step)
+    return problem(text, step) if is_refused else hint(text, step)
 
 
 def own_nvjitlink(environment: Examined, spec: str) -> str:
@@ -395,7 +425,7 @@ def _gpu_known(environment: Examined) -> Finding:
         return _toolkit_finding(environment, text)
     gpu = f"compute capability {arch}" if arch else environment.machine.words
     if environment.driver_state and (found := driver_at_fault(environment.driver_state)):
-        return missing(f"{gpu}, and programs see no GPU: see driver", found.fix)
+        return hint(f"{gpu}, and programs see no GPU: see driver", found.fix)
     return ok(gpu)
 
 

@@ -72,7 +72,7 @@ def ok(text: str) -> Finding:
     return Finding("", text, severity="ok")
 
 
-def missing(text: str, step: str = "") -> Finding:
+def hint(text: str, step: str = "") -> Finding:
     """A hint: the commands of the README work without it."""
     return Finding("", text, fix=step, severity="hint")
 
@@ -82,8 +82,8 @@ def problem(text: str, step: str) -> Finding:
 
 
 def state(severity: Severity | str) -> str:
-    """The word for a severity in the output: ``ok``, ``missing`` or ``problem``."""
-    return {"ok": "ok", "hint": "missing"}.get(severity, "problem")
+    """The word for a severity in the output: ``ok``, ``note`` or ``problem``."""
+    return {"ok": "ok", "hint": "note"}.get(severity, "problem")
 
 
 def look(checks: Sequence[Check[S]], subject: S) -> list[tuple[Check[S], Finding]]:
@@ -218,12 +218,12 @@ def _channel(where: Where) -> Finding:
         return problem("none is known", f"{KEEP_CHANNEL} keeps yours for all commands")
     packages = [name.partition("/")[2] for name in records(where.workspace.channel)]
     if not packages:
-        return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
+        return hint("not built yet", "./scripts/build makes it; --channel URL looks at another")
     made = datetime.fromtimestamp(os.lstat(where.workspace.channel).st_mtime, UTC)
     text = f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC"
     newest = next(reversed(where.workspace.locked_minors), "")
     if newest and not any(name.startswith(f"cuda-version-{newest}-") for name in packages):
-        return missing(
+        return hint(
             f"{text}, without {newest}, the newest locked release", "ctk build brings it up to date"
         )
     return ok(text)
@@ -281,24 +281,24 @@ def _driver(where: Where) -> Finding:
 
     this = machine()
     if warning := overstated(this, where.workspace):
-        return missing(warning, STATE_DRIVER)
+        return hint(warning, STATE_DRIVER)
     if not this.stated:
         fault = driver_at_fault(this.unseen or driver_state())
         if fault:
-            return missing(fault.message, fault.fix)
+            return hint(fault.message, fault.fix)
     query = ("--query-gpu=name,driver_version", "--format=csv,noheader")
     gpus = (printed("nvidia-smi", *query) or "").splitlines()
     first = gpus[0] if gpus else ""
     if this.driver:
         words = f"{this.words}; nvidia-smi: {first}" if first else this.words
         step = _too_old(this.arch, where.workspace) if this.arch else ""
-        return missing(words, step) if step else ok(words)
+        return hint(words, step) if step else ok(words)
     if first:
-        return missing(
+        return hint(
             f"nvidia-smi says {first}, and libcuda cannot be loaded",
             "repair the driver's installation",
         )
-    return missing(
+    return hint(
         "none: kernels are compiled here and not run; --driver and --arch describe another machine"
     )
 
@@ -391,7 +391,7 @@ def _clients(where: Where) -> Finding:
             continue
         text = printed(place, "info")
         if text is None:
-            return missing(f"{place} info fails", "repair it")
+            return hint(f"{place} info fails", "repair it")
         # mamba takes the toolkit in /usr/local/cuda for the driver:
         # libmamba/src/core/virtual_packages.cpp of 2.0.6 on
         sees = re.search(r"__cuda=(\d+\.\d+)", text)
@@ -402,7 +402,7 @@ def _clients(where: Where) -> Finding:
         version = re.search(rf"\b{name} version\s*: (\S+)", text, re.IGNORECASE)
         title = f"{name} {version[1]}" if version else name
         found.append(f"{title}, {place}")
-    return ok("; ".join(found)) if found else missing("none on PATH")
+    return ok("; ".join(found)) if found else hint("none on PATH")
 
 
 CHECKS = checks_of(sys.modules[__name__])

@@ -259,10 +259,13 @@ class Examined:
     def install(self, *specs: str) -> str:
         """The command that gives the environment specs.
 
-        It is `ctk env create` again if that made the environment, else the client's.
+        It is one of ctk if that made the environment, else the client's. `ctk env create` again is
+        enough if its request leaves the toolkit open.
         """
         if self.note and self._repeatable:
             return self.note.again(self.prefix, driver=self.machine.driver, arch=self.machine.arch)
+        if self.note:
+            return shlex.join(["ctk", "env", "add", str(self.prefix), *specs, "--move"])
         return install_line("conda", self.prefix, self.channels, specs)
 
     def pip(self, *words: str) -> list[str]:

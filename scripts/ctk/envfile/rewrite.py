@@ -87,11 +87,9 @@ def _place(line: Line) -> tuple[int, Tool, str]:
     return line.number, line.tool, line.name
 
 
-def difference(before: str, after: str, name: str) -> str:
-    """What differs, for people: a unified diff; "" if nothing does."""
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), name, f"{name}, rewritten", lineterm=""
-    )
+def difference(before: str, after: str, name: str, new: str) -> str:
+    """What differs, for people: a unified diff with the names of both; "" if nothing does."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, new, lineterm="")
     return "\n".join(lines)
 
 
@@ -103,7 +101,7 @@ def write_new(path: Path, text: str) -> None:
         NoSpace: The disk is full, or the folder cannot be written.
     """
     if os.path.lexists(path):
-        raise BadValue(f"{path} exists, and nothing is overwritten", "name a file that does not")
+        raise BadValue(f"{path} exists, and nothing is overwritten", "name a new file")
     if not path.parent.is_dir():
         step = f"make it, or name a file elsewhere: {path.name}"
         raise BadValue(f"there is no folder {path.parent}", step)

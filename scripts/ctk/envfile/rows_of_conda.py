@@ -90,7 +90,7 @@ class RowsOfConda:
             self.is_old = True
             words = _CUDA_11_ENDED
             if self.shelf.others.has(line.name, parse_spec(line.spec).version):
-                words = f"{words}; conda-forge keeps it for packages of its time"
+                words = f"{words}; conda-forge still has it for old packages"
             return Row(line, Answer.NOWHERE, words, tuple(specs), step=step)
         return Row(line, Answer.OTHER_NAME, meant.sentence, tuple(specs), step=step)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ctk.envfile.built import built_for
+from ctk.envfile.model import Tool
 from ctk.envfile.row import Answer, Row
 from ctk.envfile.rows_of_conda import RowsOfConda
 from ctk.envfile.shelf import TOOLKIT
@@ -51,6 +52,9 @@ class RowsTogether:
             return found
         if behind := self._one_from_behind(found):
             return behind
+        of_others = [_without_major_of_wheel(row) for row in found]
+        if self._solves_built(of_others):
+            return of_others
         loose = [_without_near_version(row) for row in found]
         if self._solves_built(loose):
             return loose
@@ -112,6 +116,16 @@ class RowsTogether:
 def _names_behind(rows: Iterable[Row]) -> set[str]:
     """The packages that rows take from behind the channels here."""
     return {spec_name(spec.rpartition("::")[2]) for row in rows for spec in row.by_channel}
+
+
+def _without_major_of_wheel(row: Row) -> Row:
+    """The row without the CUDA major that is only in the name of its wheel: cupy-cuda12x."""
+    specs = row.specs or ()
+    left = tuple(spec for spec in specs if spec_name(spec) != TOOLKIT)
+    if row.line.tool is not Tool.PIP or not left or left == specs:
+        return row
+    words = f"{row.words}; other lines ask for another CUDA than its name does"
+    return replace(row, words=words, specs=left)
 
 
 def _without_near_version(row: Row) -> Row:

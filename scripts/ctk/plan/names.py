@@ -130,6 +130,12 @@ files.
 """
 
 
+def split_major(name: str) -> tuple[str, str]:
+    """The name of a wheel without its CUDA major, and the major; "" if it has none."""
+    found = _MAJOR.search(name)
+    return (_MAJOR.sub("", name), found[1]) if found else (name, "")
+
+
 @dataclass(frozen=True)
 class Names:
     """The names that are known beside those of packages.

@@ -285,16 +285,22 @@ def what_to_build(scenario: Scenario, catalogue: Catalogue) -> ToBuild | None:
     built = planned.pick(scenario.asking(*names))
     if not built or built.toolkit != pick.toolkit:  # `ctk build` with a driver takes another one
         return _release_to_build(names, pick, catalogue)
-    alone = lacking() or names
-    are = "are" if len(alone) > 1 else "is"
-    cause = f"{listing(alone)} {are} not built here for this machine"
+    cause = f"{_are_not_built(lacking() or names)} for this machine"
     return ToBuild(cause, how_to_build(names, scenario))
 
 
+def _are_not_built(names: Sequence[str]) -> str:
+    are = "are" if len(names) > 1 else "is"
+    return f"{listing(names)} {are} not built here"
+
+
 def _release_to_build(names: Sequence[str], pick: Pick, catalogue: Catalogue) -> ToBuild | None:
-    """The release of a toolkit that a request states, if it is locked and not built; else None."""
-    if not pick.toolkit or catalogue.toolkit(pick.toolkit):
+    """What to build for the toolkit that a request states; None if it states none."""
+    if not pick.toolkit:
         return None
+    if catalogue.toolkit(pick.toolkit):
+        cause = f"{_are_not_built(names)} for toolkit {pick.toolkit}"
+        return ToBuild(cause, how_to_build(names, pick.scenario, pick.toolkit))
     maker_of = checkout_of(catalogue).maker
     makers = [maker for name in names if (maker := maker_of(name))]
     packages = [name for name in names if name != "cuda-version"]

@@ -88,7 +88,7 @@ def limit_in_words(fit: Fit) -> str:
             knows = f"its compiler knows GPUs up to {fit.below}"
             return f"{knows}, whose PTX the driver compiles for this one"
         case LimitedBy.AS_ASKED:
-            return "as asked for, although the driver loads the PTX that it compiles"
+            return "as asked for, although the driver loads the PTX of this toolkit"
 
 
 def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
@@ -97,7 +97,7 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if fit is None or not pick.fit:
         return ""
     if fit.is_native:
-        return "native: the driver loads the PTX that it compiles"
+        return "native: the driver loads the PTX of this toolkit"
     between = ", " if fit.limit is LimitedBy.AS_ASKED else ": "
     return f"compat{between}{limit_in_words(fit)}"
 

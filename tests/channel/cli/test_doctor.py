@@ -79,12 +79,12 @@ def test_a_clone_that_was_set_up_is_ready(checkout: Workspace, full: list[str]) 
         "package index",
         "disk",
     }
-    assert found["channel"]["state"] == "missing" and "build" in found["channel"]["step"]
+    assert found["channel"]["state"] == "note" and "build" in found["channel"]["step"]
 
 
 def test_a_gpu_that_no_toolkit_compiles_for_gets_no_advice_about_the_driver(see: See) -> None:
     old = see(CONDA_OVERRIDE_CUDA="11.4", CONDA_OVERRIDE_CUDA_ARCH="3.7")["driver"]
-    assert old["state"] == "missing" and old["step"].startswith(
+    assert old["state"] == "note" and old["step"].startswith(
         "use a GPU of compute capability 5.0 or newer"
     )
     assert see(CONDA_OVERRIDE_CUDA_ARCH="5.0")["driver"]["state"] == "ok"
@@ -185,7 +185,7 @@ def test_a_driver_is_named_as_rattler_sees_it(see: See, tmp_path: Path) -> None:
         == "driver 13.0 given, GPU 9.0 given; nvidia-smi: NVIDIA H200, 580.65.06"
     )
     found = see(CONDA_OVERRIDE_CUDA="")
-    assert found["driver"]["state"] == "missing"
+    assert found["driver"]["state"] == "note"
 
 
 def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: Workspace) -> None:
@@ -196,7 +196,7 @@ def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: 
         (checkout.variants / "cuda-99.9.lock").unlink(missing_ok=True)
         (checkout.variants / "cuda-99.9.lock").write_text("x")
         state = see()["channel"]["state"]
-        assert state == ("ok" if "99.9" in name else "missing")
+        assert state == ("ok" if "99.9" in name else "note")
 
 
 def test_a_channel_that_is_named_takes_the_place_of_the_built_one(
@@ -252,7 +252,7 @@ def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace
     found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}
     assert done.returncode == errors.NotReady.exit_code
     assert "./scripts/setup" in found["package index"]["step"]
-    assert found["driver"]["state"] in ("ok", "missing")
+    assert found["driver"]["state"] in ("ok", "note")
     assert found["packages"]["state"] == "ok"
 
 
@@ -284,7 +284,7 @@ def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(
 def test_a_variable_of_a_driver_that_cannot_be_or_be_read_is_named(see: See) -> None:
     doubted = see(CONDA_OVERRIDE_CUDA="99")["driver"]
     assert (
-        doubted["state"] == "missing"
+        doubted["state"] == "note"
         and "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in doubted["found"]
     )
     assert doubted["step"].startswith("`export CONDA_OVERRIDE_CUDA=13.0`")

@@ -206,7 +206,7 @@ def test_an_nvjitlink_that_nobody_asked_for_is_found_with_the_line_that_brings_b
         "cuda-version=12.6=native_*",
     ]
     assert found["nvJitLink"]["step"] == f"CONDA_OVERRIDE_CUDA=12.6 {shlex.join(words)}"
-    assert states(check(made, "12.9", None)) == {"nvJitLink": "missing"}, (
+    assert states(check(made, "12.9", None)) == {"nvJitLink": "note"}, (
         "a driver that is as new as it takes its PTX"
     )
 
@@ -390,7 +390,7 @@ def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Ma
             "ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix",
         ),
         # The same request would give the same again.
-        (["cuda-core", "cuda-version=13.4"], "conda install"),
+        (["cuda-core", "cuda-version=13.4"], "ctk env add"),
     ],
 )
 def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], step: str) -> None:
@@ -406,7 +406,7 @@ def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], ste
             "none",
             None,
             "no driver, and cuda-version 12.6 needs __cuda >=12.6; made for driver 13.0, GPU 9.0",
-            "for that",
+            "to check for that",
         ),
         (
             "12.4",
@@ -439,7 +439,7 @@ def test_the_machine_that_it_was_made_for_is_said_beside_this_one(
     if driver == "none":
         assert (
             found["step"]
-            == f"for that machine: `ctk doctor '{made.prefix}' --driver 13.0 --arch 9.0`"
+            == f"to check for that machine: `ctk doctor '{made.prefix}' --driver 13.0 --arch 9.0`"
         )
 
 
@@ -515,6 +515,29 @@ def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are
     assert check(made)["wheels of pip"]["step"] == f"conda install -p '{made.prefix}' pip && {step}"
 
 
+@pytest.mark.parametrize(
+    ("wheel", "version", "said", "name"),
+    [
+        ("jaxlib", "0.10.2", "jaxlib 0.10.2", "jaxlib"),
+        (
+            "cupy_cuda12x",
+            "14.2.0",
+            "cupy-cuda12x 14.2.0 for CUDA 12, but the toolkit is 13.0",
+            "cupy",
+        ),
+    ],
+)
+def test_a_project_of_pip_without_libraries_is_a_note_and_not_in_the_way_of_conda(
+    made: Made, wheel: str, version: str, said: str, name: str
+) -> None:
+    made.toolkit("13.0", "native_100").wheel(wheel, version, f"{name}/__init__.py,,\n")
+    found = check(made)
+    assert states(found) == {"CUDA projects of pip": "note"}
+    assert found["CUDA projects of pip"]["found"] == f"without NVIDIA's libraries: {said}"
+    step = f"`ctk solve {name} --prefix '{made.prefix}'`"
+    assert found["CUDA projects of pip"]["step"].startswith(step)
+
+
 @pytest.mark.parametrize("version", ["12.9.4", "12.9.3"])
 def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: str) -> None:
     """Also the same version: its files then differ from conda's record."""
@@ -524,7 +547,7 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     made.package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0", paths_data={"paths": paths})
     made.wheel("cuda_bindings", version)
     found = check(made)
-    assert states(found) == {"wheels of pip": "problem", "files": "missing"}
+    assert states(found) == {"wheels of pip": "problem", "files": "note"}
     assert found["files"]["found"] == "pip replaced those of cuda-bindings"
     assert found["files"]["step"].startswith("if you did not mean that, let pip uninstall them")
     assert found["wheels of pip"]["step"].endswith("--force-reinstall cuda-bindings")
@@ -591,7 +614,7 @@ def test_a_variable_that_leads_out_of_the_environment_is_found(
     assert states(check(made, "13.0")) == {}
     monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
     found = check(made, "13.0")
-    assert states(found) == {"variables": "missing"}
+    assert states(found) == {"variables": "note"}
     assert str(tmp_path / "elsewhere") in found["variables"]["found"]
     assert found["variables"]["step"] == f"unset {name}"
     (tmp_path / "elsewhere" / "libnvrtc.so.13").unlink()
@@ -718,11 +741,11 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "none",
             None,
             DRIVER,
-            "missing",
+            "note",
             "or for another machine: `ctk doctor ",
         ),
         # It would be native.
-        ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "missing", "cuda-version=13.4=native_*"),
+        ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "note", "cuda-version=13.4=native_*"),
         # Error 222.
         (
             "13.4",
@@ -772,11 +795,11 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "12.6",
             "12.1",
             GPU,
-            "missing",
+            "note",
             "update the driver to one for CUDA 12.9 or newer",
         ),
         # No toolkit knows it.
-        ("12.6", "native_100", "13.5", "3.5", GPU, "missing", "a newer driver does not help"),
+        ("12.6", "native_100", "13.5", "3.5", GPU, "note", "a newer driver does not help"),
         ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )
@@ -819,7 +842,7 @@ def test_the_gpu_is_not_in_order_where_programs_do_not_see_it(
     hidden = DriverState(Limit.VARIABLE, seen, Change("CUDA_VISIBLE_DEVICES", "", None), works)
     broken = DriverState(Limit.SILENT, Answer(is_silent=True))
     for state, gpu, driver_is in (
-        (hidden, "compute capability 9.0", "missing"),
+        (hidden, "compute capability 9.0", "note"),
         (broken, "no driver detected", "problem"),
     ):
         arch = "9.0" if state is hidden else None
@@ -827,7 +850,7 @@ def test_the_gpu_is_not_in_order_where_programs_do_not_see_it(
         on = Machine("linux-64", arch and "13.0", arch, words, unseen=state)
         monkeypatch.setattr(environment, "machine", lambda *stated, on=on: on)
         found = check(made.toolkit("13.0", "native_100"))
-        assert states(found) == {DRIVER: driver_is, GPU: "missing"}
+        assert states(found) == {DRIVER: driver_is, GPU: "note"}
         assert found[GPU]["found"] == f"{gpu}, and programs see no GPU: see driver"
         assert found[GPU]["step"] == found[DRIVER]["step"]
 
@@ -862,7 +885,7 @@ def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: bytes) 
 def test_a_record_of_a_package_is_not_removed_because_it_is_odd(made: Made, text: bytes) -> None:
     """A client may understand it."""
     found = check(made.toolkit().record("x-1-0.json", text))
-    assert states(found) == {"records": "missing"}
+    assert states(found) == {"records": "note"}
     assert found["records"]["found"] == "not understood here: x-1-0.json"
     place = shlex.quote(str(made.prefix))
     assert found["records"]["step"] == f"see if conda lists them: `conda list -p {place}`"

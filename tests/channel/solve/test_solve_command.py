@@ -292,8 +292,7 @@ def test_the_first_line_says_what_the_pick_means_for_the_machine(checkout: Works
     assert re.search(r"^from channel$[^$]+^cuda-version +12\.9 +native_100 ", ours, re.M)
     assert "cuda-version " not in others and "python " in others
     assert (
-        printed.splitlines()[0]
-        == "toolkit 12.9, native: the driver loads the PTX that it compiles "
+        printed.splitlines()[0] == "toolkit 12.9, native: the driver loads the PTX of this toolkit "
         "(linux-64, driver 13.0 given, GPU 7.0 given; 6 packages, 6.0 MB)"
     )
 

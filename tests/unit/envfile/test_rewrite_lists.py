@@ -166,10 +166,10 @@ def test_a_line_that_environments_see_for_other_platforms_is_edited_once() -> No
 
 
 def test_a_difference_is_a_diff_for_people() -> None:
-    assert difference("a\nb\n", "a\nb\n", "x.yml") == ""
-    assert difference("a\r\nb\r\n", "a\r\nc\r\n", "x.yml").splitlines() == [
+    assert difference("a\nb\n", "a\nb\n", "x.yml", "new.yml") == ""
+    assert difference("a\r\nb\r\n", "a\r\nc\r\n", "x.yml", "new.yml").splitlines() == [
         "--- x.yml",
-        "+++ x.yml, rewritten",
+        "+++ new.yml",
         "@@ -1,2 +1,2 @@",
         " a",
         "-b",
@@ -188,7 +188,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     path.write_text("mine")
     with pytest.raises(BadValue, match=r"new\.yml exists, and nothing is overwritten") as error:
         write_new(path, "other")
-    assert error.value.step == "name a file that does not"
+    assert error.value.step == "name a new file"
     assert path.read_text() == "mine"
     link = tmp_path / "link.yml"
     link.symlink_to("nowhere")

@@ -32,7 +32,7 @@ from kit.small_channel import Record, asking, base, channel, pair, record, toolk
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"
-LOADS = "native: the driver loads the PTX that it compiles"
+LOADS = "native: the driver loads the PTX of this toolkit"
 
 
 @pytest.fixture(scope="module")
@@ -563,7 +563,7 @@ def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(
         " you want. "
         f'"pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}; '
         '"pytorch=*=cpu*" gives the CPU build with toolkit 12.0, native: the driver loads the PTX'
-        " that it compiles"
+        " of this toolkit"
     ]
 
 

@@ -168,7 +168,8 @@ def _show_rest(environment: Environment, machine: Machine, report: Reporter) -> 
     report.line(f"or: ctk env run {place} -- COMMAND")
     # The venv of ctk was activated, and the environment's script leaves it.
     if os.environ.get("VIRTUAL_ENV") == sys.prefix:
-        report.line(f"after the first, ctk is {shlex.quote(f'{sys.prefix}/bin/ctk')}")
+        program = shlex.quote(f"{sys.prefix}/bin/ctk")
+        report.line(f"in the activated environment, type {program} instead of ctk")
 
 
 def _asked(specs: list[str], driver: str | None, arch: str | None, python: str | None) -> list[str]:

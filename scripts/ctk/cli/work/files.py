@@ -203,14 +203,24 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
         title = f"what this channel has of them for {read.machine.subdir}"
         report.table(title, ["line", "in the file", "here", "write"], shown, right=["line"])
     if not is_building and _is_to_build(read):
-        report.line(f"to build what is not built: `{_build_line(read)}`")
+        report.line(f"to build what this channel lacks: `{_build_line(read)}`")
     for line in _below(read):
         report.line(line)
+    if rows and _needs_numba_cuda(lines):
+        report.line(
+            "numba: for kernels on the GPU, add numba-cuda, which brings the compiler libNVVM"
+        )
     if others and rows:
         stay = "it stays as it is" if others == 1 else "they stay as they are"
         report.line(f"not about CUDA: {count(others, 'line')}, and {stay}")
     for note in file.notes:
         report.line(f"not read: {note}")
+
+
+def _needs_numba_cuda(lines: Iterable[Line]) -> bool:
+    """Whether a file has Numba, and no package with Numba's target for CUDA."""
+    names = {line.name for line in lines}
+    return "numba" in names and not any(name.startswith("numba-cuda") for name in names)
 
 
 def _shown(row: Row, catalogue: Catalogue) -> tuple[object, ...]:
@@ -286,7 +296,7 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
     elif solved.part is Part.CUDA:
         report.line("solved for the CUDA packages only: all lines together have no solution")
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
-        report.line("solved as if everything were built that recipes here make")
+        report.line("solved as if all packages that can be built here were built")
     if solved.without and solved.pick:
         python = solved.pick.version("python")
         words = f"with Python {python}" if python else "without Python"
@@ -297,14 +307,15 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
             solve_or_say_why(solved.scenario, solved.catalogue, lines)
         raise Unsolvable(f"{read.file.path} has no solution", "ask again")
     show_toolkit(solved.pick, read.machine, solved.catalogue, report)
-    names = [row.line.name for row in read.rows]
-    asked = {spec_name(spec) for spec in solved.scenario.specs}
+    names = {row.line.name for row in read.rows}
+    # What asks for CUDA builds is not in the file, and empty.
+    names |= {spec_name(spec) for spec in solved.scenario.specs} - set(ASKING)
     shown = [
         (record.name.normalized, str(record.version), record.build, _channel(record))
         for record in solved.pick.records
-        if record.name.normalized in asked or record.name.normalized in names
+        if record.name.normalized in names
     ]
-    report.table("packages that it names", ["package", "version", "build", "channel"], shown)
+    report.table("packages of the file", ["package", "version", "build", "channel"], shown)
 
 
 def _channel(record: Any) -> str:
@@ -360,7 +371,7 @@ def _write(read: Read, options: ChannelOptions, new: Path, report: Reporter) -> 
     text = rewritten(read.file, edits, channels, first)
     write_new(new, text)
     report.result(written=str(new))
-    report.line(difference(read.file.text, text, str(new)).rstrip("\n"))
+    report.line(difference(read.file.text, text, str(read.file.path), str(new)).rstrip("\n"))
     report.line(f"written: {new}")
 
 
@@ -454,7 +465,8 @@ def _of_pip(read: Read) -> list[str]:
 def selection(chosen: Selection, path: Path, base: str) -> Selection:
     """What of a file this checkout makes, as `ctk build` selects it: for --file.
 
-    The releases are those that the file pins, if it pins any and the command line names none.
+    If the command line names no release, the releases are those that the file pins, or the one that
+    the stated machine gets.
 
     Raises:
         Unsolvable: There is nothing to make.
@@ -475,11 +487,18 @@ def selection(chosen: Selection, path: Path, base: str) -> Selection:
         )
     report.line(f"to build: {listing(packages)}")
     chosen = replace(chosen, packages=packages)
-    pinned = _pinned_releases(read, [lock.minor for lock in release_locks(place).values()])
-    if not pinned or chosen.releases or chosen.all_releases:
+    if chosen.releases or chosen.all_releases:
         return chosen
-    report.line(f"for toolkit {listing(pinned)}, which it pins")
-    return replace(chosen, releases=pinned, drivers=None, gpus=None)
+    known = [lock.minor for lock in release_locks(place).values()]
+    if pinned := _pinned_releases(read, known):
+        report.line(f"for toolkit {listing(pinned)}, which it pins")
+        return replace(chosen, releases=pinned, drivers=None, gpus=None)
+    toolkit = read.solved.pick.toolkit if read.solved.pick else ""
+    # The file may ask for less than the newest toolkit of the machine: `cuda-version=12`.
+    if toolkit in known and len(chosen.drivers or ()) == 1 and len(chosen.gpus or ()) < 2:
+        report.line(f"for toolkit {toolkit}, which this machine gets with it")
+        return replace(chosen, releases=[toolkit], drivers=None, gpus=None)
+    return chosen
 
 
 def _made_here(read: Read) -> list[str]:
