@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -233,3 +235,36 @@ def test_what_a_file_lacks_here_is_said_before_anything_is_made(
     assert result.returncode != 0 and not (tmp_path / "env").exists()
     assert "no channel has biopython" in result.stderr
     assert "ctk env create cuda-native cuda-core --prefix ./my-env --driver 13.0" in result.stderr
+
+
+def test_a_build_of_a_file_is_of_the_toolkit_that_its_machine_gets(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """Not of the newest of the driver, which the file does not take: the step would not help."""
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies: [numba-cuda, cuda-version=12, cuda-cupti]\n")
+    stated = ["--driver", "13.0", "--arch", "9.0"]
+    solved = ctk(built, "solve", str(file), *stated)
+    (step,) = re.findall(r"`ctk (build [^`]+)`", solved.stdout)
+    said = ctk(built, *shlex.split(step), "--dry-run", check=True).stdout
+    assert "for toolkit 12.9, which this machine gets with it" in said
+    assert "cuda-cupti-cuda12.9-" in said and "-cuda13." not in said
+
+
+def test_the_major_in_the_name_of_a_wheel_gives_way_to_that_of_the_file(
+    solve: Solve, tmp_path: Path
+) -> None:
+    text = "dependencies:\n  - cuda-version=13.0\n  - pip:\n    - cupy-cuda12x\n"
+    (tmp_path / "environment.yml").write_text(text)
+    done = solve("environment.yml", "--write", "new.yml")
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "new.yml").read_text()
+    assert "cuda-version=13.0" in written and "cuda-version=12" not in written
+    assert "- cupy  # was cupy-cuda12x" in written
+
+
+def test_a_file_with_numba_is_told_of_its_target_for_cuda(solve: Solve, tmp_path: Path) -> None:
+    said = "numba: for kernels on the GPU, add numba-cuda"
+    for more in ("", ", numba-cuda"):
+        (tmp_path / "environment.yml").write_text(f"dependencies: [cuda-nvrtc, numba{more}]\n")
+        assert (said in solve("environment.yml").stdout) is not bool(more)

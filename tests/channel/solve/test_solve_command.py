@@ -496,6 +496,10 @@ def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(
         ("numba-cuda[cu13]", "next: leave [cu13] out"),
         ("cupy --driver 13.0 --arch 9.0", "next: run `ctk build cupy --driver 13.0 --arch 9.0`"),
         (
+            "cuda-nvtx cuda-version=12 --driver 13.0 --arch 9.0",
+            "next: run `ctk build cuda-nvtx --release 12.9`",
+        ),
+        (
             "cuda-nvcc_linux-aarch64 --driver 13.0",
             "next: run `ctk build cuda-nvcc --platform linux-aarch64`",
         ),
