@@ -171,8 +171,9 @@ def test_a_name_that_is_published_with_other_content_is_found_beforehand(
 
 
 def test_a_channel_on_a_server_is_checked_as_clients_get_it(
-    www: Path, run_ctk: Callable[..., Result]
+    www: Path, run_ctk: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PIP_RETRIES", "0")  # at the end, nobody answers
     with serve(www) as url:
         assert "0 problems" in run_ctk("check", url).stdout
         (www / ONE).write_bytes((www / ONE).read_bytes() + b"more" * 100_000)
