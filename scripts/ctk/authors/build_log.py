@@ -46,6 +46,10 @@ _NO_LIBRARY = re.compile(
     """,
     re.VERBOSE | re.MULTILINE,
 )
+# The loader's words for a library of the driver, and Numba's.
+_NO_DRIVER = re.compile(
+    r"lib(?:cuda|nvidia-ml)\.so\.1: cannot open|CUDA driver library cannot be found"
+)
 _FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
 _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
 _OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
@@ -145,6 +149,11 @@ def missing_libraries(lines: Sequence[str]) -> list[str]:
         ending = "a" if name.endswith("_static") else "so"
         found.append(f"lib{name}.{ending}")
     return [*dict.fromkeys(found)]
+
+
+def needs_driver(lines: Sequence[str]) -> bool:
+    """Whether a test failed because this machine has no driver."""
+    return bool(_NO_DRIVER.search("\n".join(lines)))
 
 
 def undefined_symbols(lines: Sequence[str]) -> set[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ctk.authors.build_log import Mistake
 from ctk.authors.installable import take_survey
-from ctk.authors.order import major
+from ctk.authors.order import WRITE_TOOLKIT, major
 from ctk.authors.run import Made, Tested
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.package.gpu_subject import Subject
@@ -57,6 +57,21 @@ class Judged:
             machine = machine_in_words(driver)
             cause = f"{lack.cause}, which its environment lacks ({machine})"
             found.append(Mistake(cause, lack.step))
+        return found
+
+    @property
+    def remarks(self) -> list[str]:
+        """What its author may not have meant."""
+        found = []
+        if self.package.is_of_any_toolkit:
+            found.append(
+                f"the recipe names no toolkit, and the newest was taken, {self.package.toolkit}:"
+                f" {WRITE_TOOLKIT}"
+            )
+        if self.package.needs_driver:
+            found.append(
+                "it requires __cuda, so it cannot be installed on a machine without a driver"
+            )
         return found
 
     @property

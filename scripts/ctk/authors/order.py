@@ -22,6 +22,7 @@ from ctk.core.console import listing
 from ctk.core.document import as_list, load_yaml
 from ctk.core.errors import BadValue, RecipeError, UnknownName, nearest
 from ctk.core.files import read_plain_text
+from ctk.core.versions import version_key
 from ctk.plan.messages import SELECTOR, message_at, shown
 from ctk.plan.recipes import Recipe, read_variants, render_variants
 from ctk.solve.solve import Catalogue, older, parse_spec
@@ -31,6 +32,8 @@ CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 
 On conda-forge, the second is ``None`` for a CPU build.
 """
+WRITE_TOOLKIT = "write cuda-version ${{ cuda_version }}.* in host"
+_NVCC = re.compile(r"""compiler\(["']cuda["']\)|^\s*- cuda-nvcc""", re.M)
 _VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
 
 
@@ -173,13 +176,14 @@ def order(
         UnknownName: It has no build for a CUDA major, or for a Python, of these.
     """
     _refuse_missing_majors(cuda, channels)
+    _refuse_missing_nvcc(recipe, cuda, channels)
     files, toolkits = _with_toolkits(recipe, files, channels.subdir, scratch, cuda)
     files, notes = _with_available(recipe, files, channels, scratch, toolkits, pythons)
     variants = _rendered(recipe, files, channels.subdir, toolkits)
     variants, left_out = _of_pythons(variants, recipe, channels, pythons)
     if left_out and not pythons:
         names = listing(list(map(_python, left_out)))
-        notes.append(f"left out are Pythons that the channels do not have: {names}")
+        notes.append(f"skipped Pythons that the channels lack: {names}")
     _refuse_missing_files(variants, recipe)
     _refuse_bad_specs(variants, recipe)
     return Order(recipe, tuple(files), tuple(_each_once(variants, recipe)), tuple(notes))
@@ -206,6 +210,22 @@ def _refuse_missing_majors(cuda: Sequence[str], channels: Catalogue) -> None:
     )
 
 
+def _refuse_missing_nvcc(recipe: Recipe, cuda: Sequence[str], channels: Catalogue) -> None:
+    """Raises UnknownName for a CUDA major without nvcc, if the recipe compiles with it."""
+    if not _NVCC.search(read_plain_text(recipe.file)):
+        return
+    records = channels.records(f"cuda-nvcc_{channels.subdir}")
+    versions = sorted({str(record.version) for record in records}, key=version_key)
+    majors = {major(version) for version in versions}
+    missing = [value for value in cuda if major(value) not in majors]
+    if versions and missing:
+        newest = ".".join(versions[-1].split(".")[:2])
+        raise UnknownName(
+            f"the channels have no nvcc for CUDA {listing(missing, 'or')}",
+            f"build for another one, such as --cuda {newest}",
+        )
+
+
 def _with_toolkits(
     recipe: Recipe, files: Sequence[Path], subdir: str, scratch: Path, cuda: Sequence[str]
 ) -> tuple[list[Path], list[str]]:
@@ -226,9 +246,8 @@ def _with_toolkits(
     stated = list(dict.fromkeys(v.toolkit for v in variants if v.toolkit))
     if variants and not stated and recipe.names_used.isdisjoint(CUDA_KEYS):
         raise RecipeError(
-            f"{recipe.name} has one build for all toolkits: it uses neither"
-            f" {listing(CUDA_KEYS, 'nor')}",
-            "leave out --cuda, or have the recipe use cuda_version",
+            f"{recipe.name} names no toolkit: it uses neither {listing(CUDA_KEYS, 'nor')}",
+            f"leave out --cuda, or {WRITE_TOOLKIT}",
         )
     wanted = []
     for value in cuda:

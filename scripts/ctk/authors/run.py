@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import rattler_build
 
-from ctk.authors.build_log import Mistake, what_failed
+from ctk.authors.build_log import Mistake, needs_driver, what_failed
 from ctk.authors.diagnose import Diagnosis
 from ctk.authors.order import Order, Variant, major
 from ctk.build.reproducible import edit_texts
@@ -36,11 +36,17 @@ from ctk.core.pool import ProcessPool
 from ctk.core.secrets import without_credentials
 from ctk.fetch.mirror import Mirror, mirrored, renamed
 from ctk.package.reader import IndexJson, read_info
+from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.recipes import render_variants
 from ctk.solve.advice import CheckoutCatalogue, checkout_of
-from ctk.solve.solve import Catalogue, Scenario, channel_url, older
+from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason
+
+_NEEDS_DRIVER = (
+    "the test needs a driver, which this machine lacks: check the files with package_contents, or"
+    " test only what loads no library of the driver"
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,17 @@ class Made:
     @cached_property
     def scan(self) -> PackageScan:
         return Scanner(()).scan(self.file)
+
+    @property
+    def needs_driver(self) -> bool:
+        """Whether it requires `__cuda`, and so is not installed on a machine without a driver."""
+        return "__cuda" in map(spec_name, self.index.depends)
+
+    @property
+    def is_of_any_toolkit(self) -> bool:
+        """Whether its host environment had a toolkit, and the recipe does not say which."""
+        host = [parse_spec(spec).name for spec in self.variant.specs("host")]
+        return bool(self.toolkit) and not self.variant.toolkit and "cuda-version" not in host
 
     @property
     def spec(self) -> str:
@@ -226,6 +243,8 @@ class Workshop:
                 raise full
             detail = "\n".join(what_failed(lines))
             hints = tuple(self._diagnosis.unlinked(lines, pick))
+            if needs_driver(lines):
+                hints = (*hints, _NEEDS_DRIVER)
         lacks = self._diagnosis.lacks(package.scan, pick)
         return Tested(package, driver, pick.toolkit, pick.fit, state, detail, lacks, hints)
 

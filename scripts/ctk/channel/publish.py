@@ -56,6 +56,7 @@ from ctk.channel.repodata import (
     steps,
 )
 from ctk.core.checkout import HISTORY
+from ctk.core.console import listing
 from ctk.core.disk import disk_errors
 from ctk.core.errors import (
     BadValue,
@@ -734,10 +735,11 @@ def refuse(found: Clashes, where: str, recipes: Path) -> None:
     ]
     names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
     known = find_recipes(recipes)
-    makers = {
-        maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for name in found
-    }
-    files = ", ".join(f"recipes/{maker}/recipe.yaml" for maker in sorted(makers))
+    makers = {maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "" for name in found}
+    # No recipe here makes what an author built with `ctk build-recipe`.
+    files = listing(
+        [f"recipes/{maker}/recipe.yaml" if maker else "your recipe" for maker in sorted(makers)]
+    )
     raise NameReused(
         "\n".join([f"{names} taken by other content in {where}:", *lines]),
         f"raise the first term of `build: number` in {files}, and build again",

@@ -33,7 +33,10 @@ Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]
 
 CPP = ROOT / "examples" / "cpp-extension"
-STUB = "write it in host, and give the linker -L$PREFIX/lib/stubs, which nvcc's $LDFLAGS have"
+STUB = (
+    "write it in host; CMake and nvcc find it there, and another linker does with"
+    " -L$PREFIX/lib/stubs"
+)
 
 
 @pytest.mark.parametrize("named", ["", "meta.yaml"])
@@ -377,7 +380,7 @@ def test_cuda_chooses_among_the_builds_or_sets_the_toolkit(
     assert sorted(variant.toolkit for variant in found.variants) == toolkits
     assert len({variant.values["python"] for variant in found.variants}) == 1
     (note,) = found.notes
-    assert note.startswith("left out are Pythons that the channels do not have: ")
+    assert note.startswith("skipped Pythons that the channels lack: ")
 
 
 def test_a_toolkit_that_no_variant_file_has_is_set_where_the_recipe_asks_for_one(

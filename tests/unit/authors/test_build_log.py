@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctk.authors.build_log import missing_libraries, what_failed
+from ctk.authors.build_log import missing_libraries, needs_driver, what_failed
 
 BEFORE = [
     "✔ Successfully updated the host environment",
@@ -182,3 +182,22 @@ def test_targets_that_cmake_found_are_not_named_as_missing() -> None:
         )
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "is_so"),
+    [
+        (
+            "gw: error while loading shared libraries: libnvidia-ml.so.1: cannot open shared object"
+            " file: No such file or directory",
+            True,
+        ),
+        ("ImportError: libcuda.so.1: cannot open shared object file: No such file", True),
+        ("numba.cuda.cudadrv.error.CudaSupportError: CUDA driver library cannot be found", True),
+        ("libcudart.so.13: cannot open shared object file: No such file or directory", False),
+    ],
+)
+def test_a_test_that_needs_a_driver_is_known_by_the_words_of_the_loader(
+    line: str, is_so: bool
+) -> None:
+    assert needs_driver(["Testing commands:", line]) is is_so

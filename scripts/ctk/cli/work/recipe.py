@@ -71,7 +71,8 @@ def build_recipe(recipe: Path, options: RecipeOptions) -> None:
         _keep(made, folder, place, is_whole, report)
         _judge(shop, made, drivers, place, recipe, report)
     names = dict.fromkeys(package.index.name for package in made)
-    _show_install([*names], place, channels, base, report)
+    needs_driver = any(package.needs_driver for package in made)
+    _show_install([*names], place, channels, base, report, needs_driver=needs_driver)
 
 
 def _read_values(
@@ -139,8 +140,12 @@ def _keep(made: list[Made], folder: Path, place: Path, is_whole: bool, report: R
     if is_whole:
         shutil.rmtree(place, ignore_errors=True)
     if earlier:
-        fate = "removed" if is_whole else "packages of earlier runs there, which stay"
-        report.line(f"{fate}: {', '.join(earlier)}")
+        names = ", ".join(earlier)
+        if is_whole:
+            report.line(f"removed: {names}")
+        else:
+            report.line(f"older packages stay in {shown(place)}: {names}")
+            report.line("`ctk publish` publishes them too: delete those that you do not want")
     add(folder, place)
 
 
@@ -222,6 +227,8 @@ def _show_packages(packages: list[Judged], report: Reporter) -> None:
         report.line(f"  it requires {requires or 'nothing'}")
         for mistake in judged.mistakes:
             report.line(f"  WRONG: {mistake.cause}")
+        for remark in judged.remarks:
+            report.line(f"  note: {remark}")
 
 
 def _show_surveys(surveys: list[Survey], made: list[Made], report: Reporter) -> None:
@@ -241,7 +248,13 @@ def _show_surveys(surveys: list[Survey], made: list[Made], report: Reporter) -> 
 
 
 def _show_install(
-    names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter
+    names: list[str],
+    output: Path,
+    channels: Catalogue,
+    base: str,
+    report: Reporter,
+    *,
+    needs_driver: bool,
 ) -> None:
     """Prints the commands that install the packages, the most important channel first."""
     places = [output, *channels.channels[:-1]]
@@ -253,10 +266,12 @@ def _show_install(
         urls += ["-c", lasting(channel_url(place))]
     if base != "local":
         options += ["--base", base]
-    ctk = ["ctk", "env", "create", *names, *options, "--prefix", "./my-env"]
+    name = f"{names[0]}-env"  # one for each recipe: another request would remove packages
+    ctk = ["ctk", "env", "create", *names, *options, "--prefix", f"./{name}"]
     report.line(f"to install: {shlex.join(ctk)}")
     # A folder that stands in for conda-forge here is not a channel for conda's users.
     urls += ["-c", base if "://" in base else "conda-forge"]
-    conda = ["conda", "create", "-n", "my-env", *urls, "cuda-gpu", *names]
+    conda = ["conda", "create", "-n", name, *urls, "cuda-gpu", *names]
     report.line(f"or, also with mamba: {shlex.join(conda)}")
-    report.line("on a machine without a driver: the same without cuda-gpu")
+    if not needs_driver:
+        report.line("on a machine without a driver: the same without cuda-gpu")
