@@ -20,7 +20,7 @@ from ctk.core.console import count
 from ctk.core.errors import AuditFailed, NotAccepted
 from ctk.lock.redistribution import WORDS, Word
 
-ADVICE = "licence texts were read into a table, which is not legal advice"
+ADVICE = "what licence texts allow is in a table that people keep by hand; it is not legal advice"
 _FEW = 10  # packages of which each changed file is listed
 
 

@@ -152,6 +152,12 @@ def is_by_keys(content: bytes) -> bool:
         return False
 
 
+def refuse_unreadable(key: Path) -> None:
+    """Raises BadValue for a file that is no public key, NotReady if keys cannot be used here."""
+    _refuse_missing()
+    _public_key(key)
+
+
 def _public_key(file: Path) -> SSlibKey:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]

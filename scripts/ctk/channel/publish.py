@@ -462,6 +462,11 @@ class Folder:
             if process.isdigit() and (name in FILES or package in ours):
                 yield file
 
+    @property
+    def incoming(self) -> set[str]:
+        """The packages that a run was about to add and that the index does not have yet."""
+        return moments(self.notes / INCOMING).keys() - self.visible().records.keys()
+
     def _ours(self) -> set[str]:
         """The packages that were ever in the index, and those that a run was about to add."""
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}

@@ -24,10 +24,10 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
     need --url, the address that clients read.
 
     Packages that are already there are skipped. A package whose name has other content there is
-    refused. Without --accept-redistribution, so is a new package with files that its licence text
-    does not name for distribution. A table says what these texts allow; it is not legal advice. The
-    login for a server comes from rattler's credentials (RATTLER_AUTH_FILE); a trusted publisher in
-    CI needs none.
+    refused. Without --accept-redistribution, so is a package with files that its licence text does
+    not name for distribution, if no version of it is there. A table says what these texts allow; it
+    is not legal advice. The login for a server comes from rattler's credentials
+    (RATTLER_AUTH_FILE); a trusted publisher in CI needs none.
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --to s3://channels/cuda

@@ -232,7 +232,8 @@ def manifest_of(index: Index, minor: str, locked: Sequence[str]) -> tuple[Versio
             f" {next(reversed(locked), 'none')}"
         )
         raise UnknownName(
-            f"the package index has no CUDA Toolkit {minor}", f"the newest that it has is {newest}"
+            f"the package index has no CUDA Toolkit {minor}",
+            f"see `ctk release check`; the newest there is {newest}",
         )
     version = minors[minor]
     file = wheels.wheel_for(wheels.files_of(index.files(MANIFEST), version), NOARCH)

@@ -244,9 +244,10 @@ def test_a_release_that_the_index_lacks_is_said_with_the_newest_there_and_the_ne
             UnknownName, match=r"the package index has no CUDA Toolkit 13\.5"
         ) as error:
             run(command, "13.5")
-        assert (
-            error.value.step == "the newest that it has is 13.4; the newest that is locked is none"
+        step = (
+            "see `ctk release check`; the newest there is 13.4; the newest that is locked is none"
         )
+        assert error.value.step == step
     with pytest.raises(UnknownName, match=r"unknown CUDA major '14'"):
         run("add", "python-14")
 

@@ -192,5 +192,5 @@ def _words(answer: Served) -> str:
         parts = [f"toolkit {most}"]
         parts += [f"toolkit {other} for {listing(names, most=5)}" for other, names in rest]
     if answer.refused:
-        parts.append(f"it gets no {listing(answer.refused, 'or', most=5)}")
+        parts.append(f"{listing(answer.refused, most=5)} cannot be installed")
     return "; ".join(parts)

@@ -14,6 +14,7 @@ from ctk.channel.attestations import Policy
 from ctk.channel.bucket import copied, open_bucket
 from ctk.channel.check import ChannelReport, check_channel, mirrored
 from ctk.channel.distribution import ADVICE, Distribution, package_name, read
+from ctk.channel.own_key import refuse_unreadable
 from ctk.channel.publish import Folder, Keep, clashes, refuse
 from ctk.channel.repodata import read_index
 from ctk.channel.server import on_server
@@ -92,6 +93,8 @@ def _check_channel(
         options.trusted_root,
         options.key,
     )
+    if options.key:
+        refuse_unreadable(options.key)  # before a channel is downloaded
     with source as place:
         if options.published:
             _refuse_clashes(place, options.published, workspace)
@@ -109,7 +112,8 @@ def _check_channel(
         files = read(packages)
     report.result(**found.as_json())
     shown = without_credentials(name)
-    _show_channel(found, policy.identity is None, shown, report)
+    is_by_anybody = policy.identity is None and policy.key is None
+    _show_channel(found, is_by_anybody, shown, report)
     _show_files(files, report)
     if not found.findings:
         return []
@@ -137,6 +141,8 @@ def _step(name: str, found: ChannelReport) -> str:
     if "://" in name and not bucket:
         return "ask its keeper to publish it again, or to return to a sound state"
     if {finding.check for finding in found.findings} == {"orphan"}:
+        if not bucket and Folder(Path(name), Path(name)).incoming:
+            return "a `ctk publish` into it was stopped: run the same command again"
         return "no reader of the channel needs these files: remove those that nobody else needs"
     if local.is_built(Path(os.path.realpath(name))):
         return "build these packages again with `ctk build`, which also makes the index again"

@@ -168,7 +168,7 @@ def show_left_out(planned: Planned, report: Reporter) -> None:
     if shown:
         report.line("left out, by reason (-v: each)", "bold")
     else:
-        report.line("nothing that you named is left out (-v: what else is)", "bold")
+        report.line("everything that you named is included (-v: what else is left out)", "bold")
     for reason in shown:
         report.line(f"- {', '.join(sorted(names[reason]))}: {reason}")
 
@@ -177,8 +177,8 @@ def show_python(planned: Planned, report: Reporter) -> None:
     """Says that packages for other Pythons are not made, if there are any."""
     if planned.only and any(build.python for build in planned.plan.builds):
         report.line(
-            f"for Python {planned.only} only, which the base channel has; `--all-pythons` builds"
-            " for the others, too"
+            f"for Python {planned.only} only, as the base channel has no other; `--all-pythons`"
+            " builds for the others, too"
         )
 
 

@@ -20,7 +20,7 @@ from ctk.channel.distribution import ADVICE, ask, package_name, read
 from ctk.channel.history import History
 from ctk.channel.local import is_built
 from ctk.channel.own_key import OwnKey
-from ctk.channel.publish import SITE, Attester, Folder, Keep, Published, clashes, refuse
+from ctk.channel.publish import FIELD, SITE, Attester, Folder, Keep, Published, clashes, refuse
 from ctk.channel.repodata import ChannelIndex, in_order, read_index
 from ctk.channel.source import open_source
 from ctk.cli.options import PublishOptions, refuse_address
@@ -136,6 +136,8 @@ def _publish_into(
     if had_no_history:
         report.line(f"{target.name} had no history: what readers saw before is now its first state")
     _show_details(done, report)
+    if not attester:
+        _show_unsigned(done, target, report)
     if done.left:
         _show_gone_toolkits(done.left, target.visible().names(), target, report)
     if done.added or done.left:
@@ -187,6 +189,18 @@ def _show_changes(done: Published, to: str, keep_days: int, report: Reporter) ->
     report.line(
         f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}"
     )
+
+
+def _show_unsigned(done: Published, target: Folder, report: Reporter) -> None:
+    """Says that new packages have no attestation, if others there have one."""
+    records = target.visible().records
+    signed = [name for name, record in records.items() if record.get(FIELD)]
+    unsigned = [name for name in done.added if not records.get(name, {}).get(FIELD)]
+    if signed and unsigned:
+        report.line(
+            f"{count(len(signed), 'package')} there have attestations, and {len(unsigned)} of the"
+            " new ones have none: publish again with --attest or --sign-key"
+        )
 
 
 def _show_details(done: Published, report: Reporter) -> None:
