@@ -379,8 +379,6 @@ def front_page(site: Site, axes: Mapping[str, Axes]) -> Page:
         is_empty=not offered["first"],
         data=Markup(safe_json(offered)),  # safe_json leaves nothing that ends a script
         settings=settings(site.channels, site.title),
-        environment=_ENVIRONMENT,
-        first=next(iter(offered["first"]), ""),
     )
 
 

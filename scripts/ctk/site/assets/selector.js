@@ -140,7 +140,7 @@
   /** More that the reader of a command should know: a sentence, and words in front of the command. */
   function hint(now) {
     if (now.driver === undefined) {
-      return [`${offered.asks} asks for a driver, and for CUDA builds. Is there none here, as on a login node? Paste what nvidia-smi prints on the other machine, or take "choose".`, ""];
+      return [`${offered.asks} asks for a driver, and for CUDA builds. If this machine has no driver, such as a login node, paste what nvidia-smi prints on the other machine, or take "choose".`, ""];
     }
     const set = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
     if (now.gpu) set.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
@@ -157,8 +157,8 @@
     if (!floor || now.pin || (now.gpu && !isLess(now.gpu, floor[0]))) return [];
     const such = Object.keys(offered.gpus).find((name) => isLess(offered.gpus[name], floor[0]) && !name.startsWith("Jetson"));
     const which = `For a GPU older than compute capability ${floor[0]}${such ? `, such as ${such}` : ""}`;
+    if (now.client === "pixi") return now.gpu ? [] : ["", `${which}, say above which GPU it is.`]; // its file states the GPU
     if (now.gpu) return [floor[1], `cuda-version=${floor[1]} is for GPU ${now.gpu}: ${blind(now)}.`];
-    if (now.client === "pixi") return ["", `${which}, say above which GPU it is.`];
     return ["", `${which}, add cuda-version=${floor[1]}: ${blind(now)}.`];
   }
 
