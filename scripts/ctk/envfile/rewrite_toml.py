@@ -33,6 +33,7 @@ from ctk.envfile.rewrite_edits import (
     start_of_next_line,
     without_duplicates,
 )
+from ctk.envfile.shelf import is_replaced
 from ctk.envfile.toml_file import Span, TomlPath, spans_of
 from ctk.solve.pixi import pixi_lines, toml
 
@@ -568,10 +569,19 @@ def _changes_of_channels(manifest: _Manifest, channels: Sequence[str]) -> list[C
         path = (*table, "channels")
         if path in manifest.spans:
             span = manifest.spans[path]
-            changes.append(Change(span.start, span.end, _channels(manifest, path, channels)))
+            wanted = [*channels]
+            if table != workspace:
+                wanted += _own_of_feature(manifest.get(path), channels)
+            changes.append(Change(span.start, span.end, _channels(manifest, path, wanted)))
         elif table == workspace:
             changes += _new_channels(manifest, workspace, channels)
     return changes
+
+
+def _own_of_feature(items: Any, channels: Sequence[str]) -> list[str]:
+    """The channels of a feature that stay: another environment may take packages from them."""
+    names = [item if isinstance(item, str) else str(item["channel"]) for item in items]
+    return [name for name in names if name not in channels and not is_replaced(name)]
 
 
 def _channels(manifest: _Manifest, path: TomlPath, channels: Sequence[str]) -> str:

@@ -168,7 +168,14 @@ class RowsOfConda:
         return replace(row, words=f"{row.words} can be built here", step=self.step_for([spec.name]))
 
     def _substitute(self, line: Line, spec: Spec) -> Row:
-        """The row of a package that the toolkit of the file lacks, and that others stand in for."""
+        """The row of a package that the toolkit of the file lacks, and that others stand in for.
+
+        conda-forge has nvcc itself, for which nothing stands in.
+        """
+        elsewhere = self._kept_elsewhere(line, spec)
+        if elsewhere and elsewhere.answer is Answer.ELSEWHERE:
+            words = f"conda-forge has it: name it with --base {CONDA_FORGE}; {_NO_NVCC}"
+            return replace(elsewhere, words=words)
         for substitute in known_substitutes(spec.name):
             specs = tuple(substitute.split())
             is_here = self.shelf.solves(*specs, *self.toolkit)

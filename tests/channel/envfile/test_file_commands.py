@@ -268,3 +268,16 @@ def test_a_file_with_numba_is_told_of_its_target_for_cuda(solve: Solve, tmp_path
     for more in ("", ", numba-cuda"):
         (tmp_path / "environment.yml").write_text(f"dependencies: [cuda-nvrtc, numba{more}]\n")
         assert (said in solve("environment.yml").stdout) is not bool(more)
+
+
+def test_nvcc_of_cuda_12_stays_in_the_file_where_conda_forge_is_not_asked(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """It was replaced by cuda-nvrtc-dev, which compiles no program."""
+    file, new = tmp_path / "environment.yml", tmp_path / "new.yml"
+    file.write_text("dependencies: [cuda-version=12.6, cuda-nvcc, cuda-nvrtc]\n")
+    stated = ["--driver", "12.8", "--arch", "9.0"]
+    done = ctk(built, "solve", str(file), *stated, "--write", str(new), check=True)
+    assert "conda-forge has it: name it with --base conda-forge" in " ".join(done.stdout.split())
+    assert "not solved, because another channel has it: cuda-nvcc" in done.stdout
+    assert "cuda-nvcc" in new.read_text() and "nvrtc-dev" not in new.read_text()

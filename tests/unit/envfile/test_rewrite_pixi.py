@@ -360,3 +360,15 @@ def test_line_ends_and_a_missing_last_one_stay():
     assert edited(text, {"a": ["c", "d"]}, first=["cuda-gpu"]) == (
         HEAD + '[dependencies]\ncuda-gpu = "*"\nc = "*"\nd = "*"'
     ).replace("\n", "\r\n")
+
+
+def test_the_own_channels_of_a_feature_stay_behind_ours():
+    """Packages of another environment may be in no other channel."""
+    text = (
+        '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n'
+        '[feature.cuda]\nchannels = ["nvidia", {channel = "rapidsai", priority = 1}]\n'
+        '[feature.cuda.dependencies]\ncudf = "*"\n'
+    )
+    new = tomlkit.parse(edited(text, {})).unwrap()
+    assert new["workspace"]["channels"] == ["ours", "conda-forge"]
+    assert new["feature"]["cuda"]["channels"] == ["ours", "conda-forge", "rapidsai"]

@@ -295,6 +295,9 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
         report.line(f"solved for the CUDA packages only: no channel here has {lacking}")
     elif solved.part is Part.CUDA:
         report.line("solved for the CUDA packages only: all lines together have no solution")
+    elsewhere = [row.line.text for row in read.rows if row.answer is Answer.ELSEWHERE]
+    if elsewhere:
+        report.line(f"not solved, because another channel has it: {listing(elsewhere, most=_FEW)}")
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
         report.line("solved as if all packages that can be built here were built")
     if solved.without and solved.pick:
