@@ -371,7 +371,7 @@ def test_from_an_active_venv_the_line_for_ctk_is_said(
         monkeypatch.setenv("VIRTUAL_ENV", venv)
         assert (
             ctk(where, *words, check=True).stdout.count(
-                f"after the first, ctk is {sys.prefix}/bin/ctk"
+                f"in the activated environment, type {sys.prefix}/bin/ctk instead of ctk"
             )
             == lines
         )
