@@ -114,7 +114,7 @@ def create_command(
     if file is None:
         create(specs or [])
     else:
-        env.create_from_file(file, environment, stated, create)
+        env.create_from_file(file, prefix, environment, stated, create)
 
 
 def add_command(

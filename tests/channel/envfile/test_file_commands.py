@@ -234,7 +234,7 @@ def test_what_a_file_lacks_here_is_said_before_anything_is_made(
     result = ctk(project, "env", "create", *words, *channels)
     assert result.returncode != 0 and not (tmp_path / "env").exists()
     assert "no channel has biopython" in result.stderr
-    assert "ctk env create cuda-native cuda-core --prefix ./my-env --driver 13.0" in result.stderr
+    assert "ctk env create cuda-native cuda-core --prefix env --driver 13.0" in result.stderr
 
 
 def test_a_build_of_a_file_is_of_the_toolkit_that_its_machine_gets(

@@ -77,13 +77,16 @@ def create_environment(
 
 
 def create_from_file(
-    file: Path, environment: str | None, stated: Stated, create: Callable[[list[str]], None]
+    file: Path,
+    prefix: Path,
+    environment: str | None,
+    stated: Stated,
+    create: Callable[[list[str]], None],
 ) -> None:
     """Creates an environment that has what a file asks for."""
     options = ChannelOptions(stated.channels, stated.base, is_planned=False).known()
-    files.create_from(
-        file, files.Order(environment, (None, stated.driver, stated.arch), options), create
-    )
+    order = files.Order(environment, (None, stated.driver, stated.arch), options)
+    files.create_from(file, prefix, order, create)
 
 
 def _show_changes(changes: Mapping[str, Sequence[str]], report: Reporter) -> None:

@@ -179,6 +179,9 @@ def solve_fleet_of(path: Path, order: Order, fleet: machines.StatedMachines) -> 
     show_rows(read, report)
     asked = read.solved.scenario.specs
     specs = tuple(spec for spec in asked if spec_name(spec) not in ASKING)
+    if read.solved.part is Part.CUDA:
+        report.line("the answers are for the packages about CUDA: add the others to each command")
+    _show_elsewhere(read, report)
     machines.solve_fleet(specs, fleet, order.options)
 
 
@@ -295,9 +298,7 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
         report.line(f"solved for the CUDA packages only: no channel here has {lacking}")
     elif solved.part is Part.CUDA:
         report.line("solved for the CUDA packages only: all lines together have no solution")
-    elsewhere = [row.line.text for row in read.rows if row.answer is Answer.ELSEWHERE]
-    if elsewhere:
-        report.line(f"not solved, because another channel has it: {listing(elsewhere, most=_FEW)}")
+    _show_elsewhere(read, report)
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
         report.line("solved as if all packages that can be built here were built")
     if solved.without and solved.pick:
@@ -319,6 +320,13 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
         if record.name.normalized in names
     ]
     report.table("packages of the file", ["package", "version", "build", "channel"], shown)
+
+
+def _show_elsewhere(read: Read, report: Reporter) -> None:
+    """Names the packages of a file that are not solved, because no channel of these has them."""
+    elsewhere = [row.line.text for row in read.rows if row.answer is Answer.ELSEWHERE]
+    if elsewhere:
+        report.line(f"not solved, because another channel has it: {listing(elsewhere, most=_FEW)}")
 
 
 def _channel(record: Any) -> str:
@@ -404,12 +412,15 @@ def _channels_of(read: Read, options: ChannelOptions, place: Workspace) -> list[
 # --- other commands
 
 
-def create_from(path: Path, order: Order, create: Callable[[list[str]], None]) -> None:
+def create_from(
+    path: Path, prefix: Path, order: Order, create: Callable[[list[str]], None]
+) -> None:
     """Creates an environment that has what a file asks for of conda.
 
     Args:
         path: The file.
-        order: Its environment, and the machine.
+        prefix: The folder of the new environment, for messages.
+        order: Its environment in the file, and the machine.
         create: Creates an environment with specs.
 
     Raises:
@@ -420,7 +431,7 @@ def create_from(path: Path, order: Order, create: Callable[[list[str]], None]) -
     show_rows(read, report)
     solved = read.solved
     if solved.missing:
-        raise _lacking(read)
+        raise _lacking(read, prefix)
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
         raise Unsolvable(
             f"not all of {path} is built here", f"build it first: `{_build_line(read)}`"
@@ -434,12 +445,12 @@ def create_from(path: Path, order: Order, create: Callable[[list[str]], None]) -
         report.line(f"not installed, as they are for pip: {listing(left, most=_FEW)}")
 
 
-def _lacking(read: Read) -> Unsolvable:
+def _lacking(read: Read, prefix: Path) -> Unsolvable:
     """The error for a file of which no channel has all packages."""
     lacking = listing(read.solved.missing, most=_FEW)
     step = "name a base channel that has more with --base"
     if read.solved.pick:
-        words = ["ctk", "env", "create", *read.solved.scenario.specs, "--prefix", "./my-env"]
+        words = ["ctk", "env", "create", *read.solved.scenario.specs, "--prefix", str(prefix)]
         words += _machine_words(read)
         step = f"{step}, or create what is about CUDA alone: `{shlex.join(words)}`"
     return Unsolvable(f"no channel has {lacking}", step)
