@@ -18,6 +18,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from foreign import Program, Project, extract
@@ -30,6 +32,7 @@ KNOWN = {
     "Samples/2_Concepts_and_Techniques/segmentationTreeThrust": "includes no <thrust/tuple.h>",
     "Samples/3_CUDA_Features/cdpQuadtree": "includes no <thrust/tuple.h>",
     "cuBLASLt": "its header helpers.h calls assert, and includes no cassert",
+    "nvCOMP": "its examples are for nvCOMP 5.3, and nvCOMP 6 has other names",
 }
 # Samples that are for other machines.
 _ELSEWHERE = "Samples/8_Platform_Specific"
@@ -158,7 +161,7 @@ def because(sample: str, output: str) -> str:
 
 
 def library_samples(
-    repository: Path, prefix: Path, gpu: str, folder: Path, _kept: Path | None
+    repository: Path, prefix: Path, gpu: str, folder: Path, libraries: Collection[str]
 ) -> Counter[str]:
     """Outcome -> number of libraries; prints each."""
     outcomes: Counter[str] = Counter()
@@ -169,7 +172,8 @@ def library_samples(
     (archive / "include").symlink_to(prefix / "include")
     for name in ("lib", "lib64"):
         (archive / name).symlink_to(prefix / "lib")
-    for library, (sample, told) in LIBRARY_SAMPLES.items():
+    for library in libraries:
+        sample, told = LIBRARY_SAMPLES[library]
         options = [f"-DCMAKE_CUDA_ARCHITECTURES={gpu}", *(o.format(archive) for o in told)]
         project = Project(prefix, sources / sample, folder / f"build-{library}", *options)
         done = project.configured
@@ -177,14 +181,17 @@ def library_samples(
         if not done.code:
             programs = [p for p in project.programs() if not p.name.endswith("_static")]
             done = project.compile(*(p.name for p in programs))
-        is_linked = bool(programs) and all(program.is_linked for program in programs)
+        linked = sum(program.is_linked for program in programs)
+        is_linked = 0 < linked == len(programs)
         outcome = "failed"
         if is_linked:
             outcome = "linked"
         elif library in KNOWN:
             outcome = "known to fail"
         outcomes[outcome] += 1
-        reason = f"{len(programs)} programs" if is_linked else done.why
+        reason = f"{linked} of {len(programs)} programs"
+        if not is_linked:
+            reason = f"{reason}: {done.why}"
         print(f"CUDALibrarySamples: {outcome}: {library}, {sample}: {reason}", flush=True)
     return outcomes
 
@@ -198,16 +205,29 @@ def main() -> None:
     parser.add_argument("--library-samples", type=Path, help="... of NVIDIA/CUDALibrarySamples")
     parser.add_argument("--gpu", default="90", help="compute capability, as CMake writes it")
     parser.add_argument("--keep", type=Path, help="a folder for the programs of cuda-samples")
+    parser.add_argument(
+        "--library",
+        action="append",
+        choices=LIBRARY_SAMPLES,
+        help="of the second part; may be repeated, all without it",
+    )
     given = parser.parse_args()
     prefix = given.environment.resolve()
-    parts = {"cuda-samples": cuda_samples, "CUDALibrarySamples": library_samples}
-    repositories = [given.cuda_samples, given.library_samples]
+    libraries = given.library or list(LIBRARY_SAMPLES)
+    parts = [
+        ("cuda-samples", given.cuda_samples, partial(cuda_samples, kept=given.keep)),
+        (
+            "CUDALibrarySamples",
+            given.library_samples,
+            partial(library_samples, libraries=libraries),
+        ),
+    ]
     failed = 0
-    for (name, part), repository in zip(parts.items(), repositories, strict=True):
+    for name, repository, part in parts:
         if repository is None:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            outcomes = part(repository, prefix, given.gpu, Path(folder), given.keep)
+            outcomes = part(repository, prefix, given.gpu, Path(folder))
         numbers = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
         print(f"{name}: {sum(outcomes.values())}: {numbers}")
         failed += outcomes["failed"]
