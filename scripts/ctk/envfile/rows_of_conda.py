@@ -170,13 +170,15 @@ class RowsOfConda:
     def _substitute(self, line: Line, spec: Spec) -> Row:
         """The row of a package that the toolkit of the file lacks, and that others stand in for.
 
-        conda-forge has nvcc itself, for which nothing stands in.
+        Where conda-forge has the package itself, it comes first: what stands in for nvcc compiles
+        no program.
         """
-        elsewhere = self._kept_elsewhere(line, spec)
+        substitutes = known_substitutes(spec.name)  # of the packages of nvcc
+        elsewhere = self._kept_elsewhere(line, spec) if substitutes else None
         if elsewhere and elsewhere.answer is Answer.ELSEWHERE:
             words = f"conda-forge has it: name it with --base {CONDA_FORGE}; {_NO_NVCC}"
             return replace(elsewhere, words=words)
-        for substitute in known_substitutes(spec.name):
+        for substitute in substitutes:
             specs = tuple(substitute.split())
             is_here = self.shelf.solves(*specs, *self.toolkit)
             if is_here or self.shelf.planned(*specs, *self.toolkit):

@@ -140,6 +140,7 @@ def test_the_answers_are_those_that_were_reviewed(path: Path, world: CheckoutCat
 def test_the_answers_on_all_machines_are_those_that_were_reviewed(
     path: Path, world: CheckoutCatalogue
 ) -> None:
+    """Each run has the first machine of each file, above; each night has all, in a minute."""
     assert list(blocks(path, world, MACHINES)) == golden()[path.name]
 
 
