@@ -72,6 +72,11 @@ class Judged:
             found.append(
                 "it requires __cuda, so it cannot be installed on a machine without a driver"
             )
+        if glibc := self.package.unstated_glibc:
+            found.append(
+                f"its files need glibc {glibc}, which it does not require: write"
+                ' ${{ stdlib("c") }} in requirements: build'
+            )
         return found
 
     @property

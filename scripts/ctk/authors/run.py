@@ -34,9 +34,11 @@ from ctk.core.errors import BuildFailed, CtkError
 from ctk.core.platforms import this_platform
 from ctk.core.pool import ProcessPool
 from ctk.core.secrets import without_credentials
+from ctk.core.versions import version_key
 from ctk.fetch.mirror import Mirror, mirrored, renamed
+from ctk.package.binaries import oldest_glibc_of
 from ctk.package.reader import IndexJson, read_info
-from ctk.package.records import spec_name
+from ctk.package.records import glibc_floor, spec_name
 from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.recipes import render_variants
 from ctk.solve.advice import CheckoutCatalogue, checkout_of
@@ -71,6 +73,15 @@ class Made:
     def needs_driver(self) -> bool:
         """Whether it requires `__cuda`, and so is not installed on a machine without a driver."""
         return "__cuda" in map(spec_name, self.index.depends)
+
+    @cached_property
+    def unstated_glibc(self) -> str:
+        """The glibc that its files need and its metadata does not require, `2.34`; "" if none."""
+        files = self.scan.installed()
+        needed = oldest_glibc_of({file.path: file.binary for file in files if file.binary})
+        stated = glibc_floor(self.index.depends)
+        is_stated = bool(stated) and version_key(needed) <= version_key(stated)
+        return "" if not needed or is_stated else needed
 
     @property
     def is_of_any_toolkit(self) -> bool:
