@@ -38,7 +38,7 @@ _README = """# {name}-feedstock
 A feedstock for your own CI and your own channel: conda-forge cannot take it. It is exported
 from {revision}.
 
-It makes {count} of version {version} for CUDA {cuda} on {platforms}: {packages}.
+It makes {count} of version {version}{for_what}: {packages}.
 
 conda-forge cannot take it, because:
 
@@ -321,9 +321,20 @@ def _readme(export: _Export, root: Path, *, has_wheels: bool) -> str:
         count=count(len(export.packages), "package"),
         packages=", ".join(export.packages),
         version=listing(export.versions),
-        platforms=", ".join(export.subdirs),
-        cuda=listing([lock.minor or lock.major for lock in export.locks]),
+        for_what=_for_what(export),
     )
+
+
+def _for_what(export: _Export) -> str:
+    """The CUDA versions that the recipe has a build for, and the platforms of its packages."""
+    cuda = ""
+    if export.recipe.names_used & {"cuda_version", "cuda_major"}:
+        versions = listing([lock.minor or lock.major for lock in export.locks])
+        cuda = f" for CUDA {versions}"
+    outputs = [output for build in export.plan.builds for output in build.outputs]
+    if all(output.noarch for output in outputs):
+        return f"{cuda}, for all platforms (noarch)"
+    return f"{cuda} on {', '.join(export.subdirs)}"
 
 
 def _files_beside(recipe: Recipe, workspace: Workspace) -> dict[str, str]:
