@@ -76,7 +76,7 @@ def limit_in_words(fit: Fit) -> str:
         case LimitedBy.NO_DRIVER:
             return "it compiles machine code, which can run on a machine with a driver"
         case LimitedBy.DRIVER:
-            return "cubin and nvJitLink work, PTX JIT does not"
+            return "machine code and nvJitLink work, but the driver refuses its PTX with error 222"
         case LimitedBy.DRIVER_AND_GPU:
             return "the driver does not load its PTX, and its compiler does not know the GPU"
         case LimitedBy.GPU_OLDER:

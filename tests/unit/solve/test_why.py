@@ -31,7 +31,7 @@ from kit import foreign_channel
 from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
-PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"
+PTX_NOT = "machine code and nvJitLink work, but the driver refuses its PTX with error 222"
 LOADS = "native: the driver loads the PTX of this toolkit"
 
 
