@@ -1,11 +1,11 @@
 """Measures how strong the tests are: which small faults in the tool do they notice?
 
 Each mutant is one change of one expression in a copy of the checkout: a comparison is turned, an
-`if` always or never holds, `and` becomes `or`, `native` becomes `compat`. The tests of the room
-run, those of the suite `unit` first, until one fails; then the mutant has died. The seed decides
-which mutants are made, so that a change of the tests can be measured: what died before must die
-again. Results go to a file, a line each, and a mutant that has a line there is not run again.
-Examples:
+`if` always or never holds, `and` becomes `or`, `native` becomes `compat`. First the suites run once
+to see which tests evaluate which expression (`reached.py`). Then each mutant is given the quickest
+of its tests until one fails; then it has died. The seed decides which mutants are made, so that a
+change of the tests can be measured: what died before must die again. Results go to a file, a line
+each, and a mutant that has a line there is not run again. Examples:
 .venv/bin/python benchmarks/mutants.py --room lock --suite unit
 .venv/bin/python benchmarks/mutants.py --again died
 """
@@ -22,15 +22,17 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
 import pytest
+from reached import Reached
 
 from ctk.core.checkout import workspace
 
@@ -49,6 +51,7 @@ _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.IsNot: ast.Is,
 }
 _SWAPPED = {"native": "compat", "compat": "native"}
+Place = tuple[int, int, int, int]
 _TIMED_OUT = "timed out"
 _SUITES = ("unit", "channel")
 
@@ -62,6 +65,7 @@ class Mutant:
         line: Of the expression, from 1.
         start: Of the expression in the file, in bytes.
         end: Where it ends.
+        place: Its lines and columns, as `ast` counts them.
         before: The expression as it stands.
         after: What replaces it.
     """
@@ -70,6 +74,7 @@ class Mutant:
     line: int
     start: int
     end: int
+    place: Place
     before: str
     after: str
 
@@ -121,8 +126,63 @@ def mutants_of(root: Path, file: Path) -> Iterator[Mutant]:
             before = text[start:end].decode()
             for other in mutated(node, parent):
                 after = f"({ast.unparse(ast.fix_missing_locations(other))})"
-                place = file.relative_to(root).as_posix()
-                yield Mutant(place, node.lineno, start, end, before, after)
+                name = file.relative_to(root).as_posix()
+                place = (node.lineno, node.col_offset, end_line, end_column)
+                yield Mutant(name, node.lineno, start, end, place, before, after)
+
+
+class _Marking(ast.NodeTransformer):
+    """Makes `(hit(number), expression)[1]` of the expressions at some places of a module."""
+
+    def __init__(self, numbers: Mapping[Place, int]) -> None:
+        self.numbers = numbers
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """The node; an expression that is no mutant's stays as it is."""
+        place = _place(node)
+        # A pattern of `match` and a part of an f-string cannot be calls.
+        changed = (
+            node if isinstance(node, ast.pattern | ast.JoinedStr) else self.generic_visit(node)
+        )
+        number = self.numbers.get(place) if place and isinstance(changed, ast.expr) else None
+        if number is None or not isinstance(changed, ast.expr):
+            return changed
+        call = ast.Call(ast.Name("hit", ast.Load()), [ast.Constant(number)], [])
+        both = ast.Tuple([call, changed], ast.Load())
+        return ast.Subscript(both, ast.Constant(1), ast.Load())
+
+
+def _place(node: ast.AST) -> Place | None:
+    """The lines and columns of an expression."""
+    if not isinstance(node, ast.expr):
+        return None
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
+
+
+def numbered(mutants: Sequence[Mutant]) -> dict[tuple[str, Place], int]:
+    """A number for each expression: two mutants may be of one."""
+    expressions = dict.fromkeys((mutant.file, mutant.place) for mutant in mutants)
+    return {expression: number for number, expression in enumerate(expressions)}
+
+
+def mark(clone: Path, expressions: Mapping[tuple[str, Place], int]) -> None:
+    """Lets each expression write its number when it is evaluated."""
+    files: dict[str, dict[Place, int]] = {}
+    for (file, place), number in expressions.items():
+        files.setdefault(file, {})[place] = number
+    for file, numbers in files.items():
+        tree = ast.parse((clone / file).read_bytes())
+        _Marking(numbers).visit(tree)
+        first = sum(1 for _ in takewhile(_is_first, tree.body))
+        tree.body.insert(first, ast.parse("from reached import hit").body[0])
+        (clone / file).write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
+
+
+def _is_first(node: ast.stmt) -> bool:
+    """Whether a statement has to stand before all imports."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def _is_for_types(test: ast.expr) -> bool:
@@ -159,18 +219,15 @@ def copied(root: Path, folder: Path) -> Path:
     return clone
 
 
-def outcome(clone: Path, mutant: Mutant, where: Sequence[str], limit: float) -> str:
+def outcome(clone: Path, mutant: Mutant, tests: Sequence[str], limit: float) -> str:
     """What tests say of a mutant: the first one that fails, or "" if none does."""
     file = clone / mutant.file
     text = file.read_bytes()
     _replace(file, text[: mutant.start] + mutant.after.encode() + text[mutant.end :])
     try:
-        for place in where:
-            if failed := first_failure(clone, place, limit):
-                return failed
+        return first_failure(clone, tests, limit)
     finally:
         _replace(file, text)
-    return ""
 
 
 def _replace(file: Path, text: bytes) -> None:
@@ -180,28 +237,49 @@ def _replace(file: Path, text: bytes) -> None:
     os.utime(file, (seconds, seconds))
 
 
-def first_failure(clone: Path, place: str, limit: float) -> str:
-    """The first test of a folder, a file or a test that fails, or "" if none does."""
-    command = [sys.executable, "-m", "pytest", place, "-x", "-q", "--no-header"]
-    command += ["-p", "no:cacheprovider", "-o", "addopts=--strict-markers -m 'not sweep'"]
-    variables = {**os.environ, "PYTHONPATH": f"{clone}/scripts:{clone}/tests"}
+def first_failure(clone: Path, tests: Sequence[str], limit: float) -> str:
+    """The first of some tests that fails, or "" if none does."""
     try:
-        done = subprocess.run(
-            command, cwd=clone, env=variables, capture_output=True, text=True, timeout=limit
-        )
+        done = run_tests(clone, [*tests, "-x"], limit)
     except subprocess.TimeoutExpired:
         return _TIMED_OUT
-    is_gone = done.returncode == pytest.ExitCode.USAGE_ERROR  # a test that was moved or renamed
-    if done.returncode == 0 or is_gone:
+    if done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return ""
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0] if failed else (done.stdout[-200:].strip() or "pytest did not start")
 
 
-def test_of(line: dict[str, Any]) -> list[str]:
-    """The test that noticed a mutant before, to be tried first; [] if that is not known."""
-    words = line["by"].split(" - ")[0].split(" ", 1)
-    return [words[1]] if len(words) == 2 and words[0] in ("FAILED", "ERROR") else []
+def run_tests(
+    clone: Path, words: Sequence[str], limit: float | None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs pytest in a copy of the checkout, with the tool of the copy."""
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+    command += ["-o", "addopts=--strict-markers -m 'not sweep'", *words]
+    path = ":".join(str(clone / name) for name in ("scripts", "tests", "benchmarks"))
+    return subprocess.run(
+        command,
+        cwd=clone,
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        capture_output=True,
+        text=True,
+        timeout=limit,
+    )
+
+
+def measured(
+    root: Path, expressions: Mapping[tuple[str, Place], int], suites: Sequence[str], jobs: int
+) -> Reached:
+    """Which tests evaluate expressions. The suites run once."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = copied(root, Path(folder))
+        mark(clone, expressions)
+        file = Path(folder) / "reached.jsonl"
+        words = ["-p", "reached", "-n", str(jobs), *(f"tests/{suite}" for suite in suites)]
+        done = run_tests(clone, words, None, REACHED=str(file))
+        print(done.stdout.rstrip().rpartition("\n")[2], flush=True)
+        if not file.exists():
+            raise SystemExit(f"error: no test ran:\n{done.stdout}{done.stderr}")
+        return Reached.read(file)
 
 
 def known(results: Path) -> dict[str, dict[str, Any]]:
@@ -251,7 +329,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--suite", action="append", choices=_SUITES, help="both without it")
     parser.add_argument("--number", type=int, default=10, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=65)
-    parser.add_argument("--limit", type=float, default=1800, help="seconds for a folder of tests")
+    parser.add_argument("--most", type=float, default=60, help="seconds of tests for a mutant")
+    parser.add_argument("--limit", type=float, default=900, help="after these seconds it has died")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=Path("benchmarks/mutants.jsonl"))
     parser.add_argument("--again", choices=("died", "survived"), help="run these once more")
@@ -269,34 +348,26 @@ def main() -> None:
         for mutant in chosen(root, room, given.number, given.seed)
     ]
     to_run = [one for one in order if is_to_run(results.lines.get(one[1].name), given.again)]
+    expressions = numbered([mutant for _, mutant in to_run])
+    reached = measured(root, expressions, suites, given.jobs)
     with tempfile.TemporaryDirectory() as folder:
         free: SimpleQueue[Path] = SimpleQueue()
         for number in range(given.jobs):
             (Path(folder) / str(number)).mkdir()
             free.put(copied(root, Path(folder) / str(number)))
 
-        def refuse_failing(place: str) -> None:
-            """Ends the run if a test fails without a mutant, too: each would seem to die."""
-            clone = free.get()
-            failed = first_failure(clone, place, given.limit)
-            free.put(clone)
-            if failed:
-                raise SystemExit(f"error: without a mutant, too, a test fails: {failed}")
-
         def run(one: tuple[str, Mutant]) -> None:
             room, mutant = one
-            line = results.lines.get(mutant.name)
+            number = expressions[mutant.file, mutant.place]
+            tests = reached.quickest(number, given.most)
             clone = free.get()
-            first = test_of(line) if line else []
-            where = [*first, *places(clone, room, suites)]
-            by = outcome(clone, mutant, where, given.limit)
+            by = outcome(clone, mutant, tests, given.limit) if tests else ""
             free.put(clone)
-            results.add({"room": room, "mutant": mutant.name, "died": bool(by), "by": by})
+            line = {"room": room, "mutant": mutant.name, "died": bool(by), "by": by}
+            results.add({**line, "tests": len(tests)})
             print(f"{room}: {'died' if by else 'SURVIVED'}: {mutant.name}", flush=True)
 
-        of_rooms = {place for room, _ in to_run for place in places(root, room, suites)}
         with ThreadPoolExecutor(given.jobs) as pool:
-            list(pool.map(refuse_failing, sorted(of_rooms)))
             list(pool.map(run, to_run))
     states = [results.lines[mutant.name]["died"] for _, mutant in order]
     counts = Counter(states)
