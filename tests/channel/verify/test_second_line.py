@@ -36,11 +36,22 @@ RELEASES = ("12.0", "12.6", "12.9", "13.0", "13.3", "13.4", "13.5")
 """Those of the default channel, with which the page was made."""
 PAGE = workspace().root / "docs" / "environments.md"
 TABLE = re.compile(r"<!-- adding pytorch: .*? -->\n(.*?)<!-- end of adding -->", re.S)
+_NATIVE, _REFUSED, _FOR_CPUS = "12.9 native", "refused", "for CPUs, cuda-native removed"
+MORE = [
+    # Not on the page, but its advice for later commands rests on it.
+    ["cuda-gpu", "13.0", "cuda-gpu pytorch", _NATIVE, "13.4 compat", _NATIVE, _NATIVE],
+    ["cuda-native", "13.0", "pytorch", *[_NATIVE] * 4],
+    ["cuda-native", "13.0", "cuda-native pytorch", *[_NATIVE] * 4],
+    ["cuda-native", "12.6", "pytorch", *[_REFUSED] * 3, _FOR_CPUS],
+    ["cuda-native", "12.6", "cuda-native pytorch", _FOR_CPUS, *[_REFUSED] * 3],
+    ["cuda-native", "13.0, later none", "pytorch", *[_REFUSED] * 3, _FOR_CPUS],
+    ["cuda-native", "13.0, later none", "cuda-native pytorch", _FOR_CPUS, *[_REFUSED] * 3],
+]
 ROWS = [
     [cell.strip(" *`") for cell in line.strip("|").split("|")]
     for line in TABLE.search(PAGE.read_text())[1].splitlines()
     if line.startswith("| `")
-]
+] + MORE
 COLUMNS = ("conda-libmamba", "conda-rattler", "pixi", "mamba")
 CASES = [
     pytest.param(client, made, driver, typed, said, id=f"{client}-{made}-{driver}-{typed}")
