@@ -47,7 +47,7 @@ from kit.small_channel import write
 
 PICKS = Path(__file__).with_name("flexible_picks.txt")
 COMMAND = "PYTHONPATH=tests .venv/bin/python tests/system/verify/test_flexible.py"
-TABLE = Marked("table of priorities", COMMAND, "docs/how-the-right-build-is-picked.md")
+TABLE = Marked("table of priorities", COMMAND, "docs/evidence/priorities.md")
 SAMPLE = int(os.environ.get("CTK_TEST_FLEXIBLE", "12"))
 """Cells of each client; it takes seconds for each."""
 

@@ -17,7 +17,7 @@ SETS = [name.removeprefix("set ") for name in BLOCKS if name.startswith("set ")]
 # In each run; the other sets in the nightly one.
 OFTEN = ("default", "everything")
 PAGES = workspace().root / "docs"
-PAGE = PAGES / "how-the-right-build-is-picked.md"
+PAGE = PAGES / "evidence" / "priorities.md"
 TABLE = re.compile(r"<!-- hidden: .*? -->\n(.*?)<!-- end of hidden -->", re.S)
 # conda-forge's nvcc for CUDA 12, each part of which another one pins exactly; sorted.
 NVCC = (

@@ -2,7 +2,7 @@
 clients.
 
 ``life_cells.txt`` has what is wrong, by channels and client. Run as a program, this file solves the
-whole matrix anew and writes it, and the table in docs/how-the-right-build-is-picked.md. A test
+whole matrix anew and writes it, and the table in docs/evidence/priorities.md. A test
 solves some cells of each; the sweep all.
 """
 
@@ -42,7 +42,7 @@ from kit.small_channel import write
 
 WRONG = Path(__file__).with_name("life_cells.txt")
 COMMAND = "PYTHONPATH=tests .venv/bin/python tests/system/verify/test_life.py"
-TABLE = Marked("table of second commands", COMMAND, "docs/how-the-right-build-is-picked.md")
+TABLE = Marked("table of second commands", COMMAND, "docs/evidence/priorities.md")
 CLIENTS = ("mamba", "conda", "pixi", "conda, rattler")
 SAMPLE = 25  # cells of each client and channels, in an ordinary run
 FOREIGN = ("pytorch", "jaxlib", "cupy", "libcudf", "cuda-nvcc")
