@@ -168,6 +168,7 @@ def main() -> None:
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as scratch:
         tools = programs(Path(scratch, "programs"))
+        fresh = Path(scratch, "environment")
         for feedstock in given.feedstocks:
             text = git(feedstock, "show", "HEAD:recipe/meta.yaml")
             recipe = recipe_of(text, SUBDIR, version_for(text, versions)) if text else {}
@@ -178,7 +179,8 @@ def main() -> None:
                     counts["of packages that are not here"] += len(output.commands)
                     continue
                 work = Path(scratch, "work")
-                prefix = given.environment or Path(scratch, "environment")
+                # Its commands run in another folder.
+                prefix = given.environment.resolve() if given.environment else fresh
                 if given.environment and not is_in(output, prefix):
                     counts["of packages that the environment lacks"] += len(output.commands)
                     continue
