@@ -106,7 +106,8 @@ _JSON = """\
 - `request`; `machine`: `platform`, `driver`, `gpu`
 - `toolkit` and `fit` (`native` or `compat`), `size`, `explain` (sentences, with `--explain`)
 - `limit`: what limits a compat toolkit on the machine, or null: `kind` (`no-driver`, `driver`,
-  `driver-and-gpu`, `gpu-older`, `gpu-between`, `gpu-newer`, `as-asked-for`)
+  `driver-and-gpu`, `gpu-older`, `gpu-between`, `gpu-newer`, `as-asked-for`,
+  `packages`: one has no build for the native toolkit)
 - `reason`: only without a solution: `kind` (`not-built`, `unnamed-channel`, `no-platform`,
   `no-package`, `other-name`, `no-version`, `hidden`, `no-python`, `no-dependency`, `conflict`,
   `glibc`, `driver`, `gpu`, `driver-and-gpu`, `unknown`)

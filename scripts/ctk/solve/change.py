@@ -207,6 +207,16 @@ def unasked_nvjitlink(records: Iterable[PackageRecord], specs: Iterable[str]) ->
     return left
 
 
+def wants_nvjitlink_of_another_toolkit(records: Iterable[PackageRecord], minor: str) -> str:
+    """The package that needs another nvJitLink than that of a toolkit; "" if none does."""
+    for record in records:
+        name = record.name.normalized
+        for spec in (*record.depends, *record.constrains):
+            if name != _NVJITLINK and spec_name(spec) == _NVJITLINK and _excludes(spec, minor):
+                return name
+    return ""
+
+
 def nvjitlink_of_another_toolkit(
     records: Iterable[PackageRecord],
 ) -> tuple[Package | None, Package | None]:

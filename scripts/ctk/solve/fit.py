@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ctk.solve.machine import Machine
-from ctk.solve.solve import ChannelToolkit, Pick, Scenario, older
+from ctk.solve.solve import ChannelToolkit, Pick, Scenario, older, parse_spec
 
 
 class LimitedBy(StrEnum):
@@ -24,7 +24,9 @@ class LimitedBy(StrEnum):
     GPU_OLDER = "gpu-older"  # than all that it knows
     GPU_BETWEEN = "gpu-between"  # it knows older and newer ones
     GPU_NEWER = "gpu-newer"  # than all that it knows
-    AS_ASKED = "as-asked-for"  # nothing: the request or a package wants compat
+    # Nothing does:
+    AS_ASKED = "as-asked-for"  # the request names a compat build
+    PACKAGES = "packages"  # a package has no build for the native toolkit
 
     @property
     def is_driver(self) -> bool:
@@ -78,7 +80,14 @@ def fit_of(pick: Pick, machine: Scenario | Machine, toolkit: ChannelToolkit | No
     if is_native:
         return Fit(toolkit.version, is_native)
     below, above = toolkit.beside(machine.arch) if machine.arch else ("", "")
-    return Fit(toolkit.version, is_native, limit or LimitedBy.AS_ASKED, below, above)
+    return Fit(toolkit.version, is_native, limit or _chosen_by(pick), below, above)
+
+
+def _chosen_by(pick: Pick) -> LimitedBy:
+    """What chose a compat toolkit that no machine limits: the request, or a package of it."""
+    builds = [parse_spec(text).build for text in pick.scenario.specs]
+    is_asked = any("compat" in build for build in builds)
+    return LimitedBy.AS_ASKED if is_asked else LimitedBy.PACKAGES
 
 
 def limit_on(driver: str | None, gpu: str | None, toolkit: ChannelToolkit) -> LimitedBy | None:

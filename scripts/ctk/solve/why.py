@@ -35,10 +35,19 @@ from ctk.solve.change import (
     cpu_instead,
     nvjitlink_of_another_toolkit,
     unasked_nvjitlink,
+    wants_nvjitlink_of_another_toolkit,
 )
 from ctk.solve.fit import Fit, LimitedBy, fit_of, limit_on
 from ctk.solve.hidden import hidden
-from ctk.solve.reason import READ_SOLVER, Kind, Reason, in_words, plain, without_pin
+from ctk.solve.reason import (
+    READ_SOLVER,
+    Kind,
+    Reason,
+    conflict,
+    in_words,
+    plain,
+    without_pin,
+)
 from ctk.solve.solve import (
     PYTHON,
     Catalogue,
@@ -89,6 +98,8 @@ def limit_in_words(fit: Fit) -> str:
             return f"{knows}, whose PTX the driver compiles for this one"
         case LimitedBy.AS_ASKED:
             return "as asked for, although the driver loads the PTX of this toolkit"
+        case LimitedBy.PACKAGES:
+            return "although the driver loads the PTX of this toolkit"
 
 
 def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
@@ -98,8 +109,20 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
         return ""
     if fit.is_native:
         return "native: the driver loads the PTX of this toolkit"
+    if fit.limit is LimitedBy.PACKAGES:
+        return f"compat, {limit_in_words(fit)}{_without_native(pick, catalogue)}"
     between = ", " if fit.limit is LimitedBy.AS_ASKED else ": "
     return f"compat{between}{limit_in_words(fit)}"
+
+
+def _without_native(pick: Pick, catalogue: Catalogue) -> str:
+    """Which of a request has no build for the native toolkit of a pick, in words; or ""."""
+    native = f"cuda-version={pick.toolkit}=native_*"
+    wanted = pick.scenario.also(native)
+    if catalogue.solves(wanted):
+        return f"; add {native} for the native one"
+    at_fault = [spec.text for spec in conflict(wanted, catalogue) if spec.text != native]
+    return f": no build of {listing(at_fault)} is for the native one" if at_fault else ""
 
 
 def toolkit_in_words(pick: Pick, catalogue: Catalogue) -> str:
@@ -248,8 +271,10 @@ def newer_nvjitlink(records: Sequence[PackageRecord], specs: Iterable[str]) -> l
         return []
     if unasked_nvjitlink(records, specs) is not None:
         return []
+    package = wants_nvjitlink_of_another_toolkit(records, toolkit.minor)
+    why = f"as {package} needs" if package else "as asked for"
     return [
-        f"nvJitLink is of toolkit {library.minor}, as asked for: machine code that it links runs,"
+        f"nvJitLink is of toolkit {library.minor}, {why}: machine code that it links runs,"
         f" and PTX that it writes needs a driver for CUDA {library.minor}"
     ]
 

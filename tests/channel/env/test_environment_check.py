@@ -134,7 +134,7 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
     found = check(made)
     assert states(found) == {}
     assert found["native toolkit"]["found"].startswith(
-        "toolkit 12.6 native; nvJitLink is of toolkit 12.9, as asked for"
+        "toolkit 12.6 native; nvJitLink is of toolkit 12.9, as libcudf needs"
     )
 
 

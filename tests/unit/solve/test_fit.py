@@ -9,7 +9,7 @@ import pytest
 from ctk.solve.fit import LimitedBy, fit_of, limit_on
 from ctk.solve.reason import Kind
 from ctk.solve.solve import Catalogue, ChannelToolkit, Pick, Scenario
-from ctk.solve.why import find_reason, limit_in_words
+from ctk.solve.why import find_reason, fit_in_words, limit_in_words
 from kit.small_channel import base, channel, write
 
 TOOLKIT = ChannelToolkit("13.0", driver="13.0", compat_driver="12.0", gpus=("7.5", "9.0", "12.0"))
@@ -67,6 +67,21 @@ def test_the_fit_of_a_pick_says_what_limits_it(
     assert fit is not None
     assert (fit.is_native, fit.limit) == (limit is None, limit)
     assert bool(limit_in_words(fit)) == (limit is not None)
+
+
+def test_a_compat_toolkit_that_nobody_asked_for_is_not_said_to_be_asked_for(
+    catalogue: Catalogue,
+) -> None:
+    """A package had no build for the native one, and the answer was "as asked for"."""
+    asked = Scenario(("cuda-version=13.0=compat*", "cuda-core"), "linux-64", "13.0", "9.0")
+    pick = catalogue.pick(asked)
+    assert pick is not None
+    plain = Pick(Scenario(("cuda-core",), "linux-64", "13.0", "9.0"), pick.records)
+    fit = fit_of(plain, plain.scenario, catalogue.toolkit("13.0"))
+    assert fit is not None and fit.limit is LimitedBy.PACKAGES
+    assert "as asked for" in fit_in_words(pick, catalogue)
+    words = fit_in_words(plain, catalogue)
+    assert "as asked for" not in words and "add cuda-version=13.0=native_*" in words
 
 
 def test_a_pick_without_a_toolkit_has_no_fit() -> None:
