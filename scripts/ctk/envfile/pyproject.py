@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -115,8 +116,21 @@ def _with_pixi(toml: Toml, lists: _Lists) -> tuple[tuple[FileEnvironment, ...], 
     workspace = Workspace(toml, PIXI)
     features = {name: Feature(lines) for name, lines in lists.groups.items()}
     features[DEFAULT] = Feature((*lists.main, *_python(toml)))
-    environments = tuple(map(_prefer_conda, workspace.environments(features)))
-    return environments, workspace.notes
+    project_of = _projects(toml, workspace.table)
+    environments = workspace.environments(features)
+    return tuple(_prefer_conda(each, project_of) for each in environments), workspace.notes
+
+
+def _projects(toml: Toml, table: TomlPath) -> dict[str, str]:
+    """Package of conda -> the project of pip that it is, as `conda-pypi-map` has it itself."""
+    found: dict[str, str] = {}
+    channels = toml.get((*table, "conda-pypi-map"))
+    for entry in channels.values() if isinstance(channels, dict) else ():
+        mapping = entry.get("mapping") if isinstance(entry, dict) else None
+        for name, project in mapping.items() if isinstance(mapping, dict) else ():
+            if isinstance(project, str):
+                found[name] = canonicalize_name(project)
+    return found
 
 
 def _python(toml: Toml) -> list[Line]:
@@ -129,18 +143,16 @@ def _python(toml: Toml) -> list[Line]:
     return [Line(toml.line(path), toml.words(path), Tool.CONDA, "python", spec, part="project")]
 
 
-def _prefer_conda(environment: FileEnvironment) -> FileEnvironment:
-    """Without what the project asks pip for and conda brings under that name, as pixi has it."""
-    of_conda = {line.name for line in environment.lines if line.tool is Tool.CONDA}
+def _prefer_conda(environment: FileEnvironment, project_of: Mapping[str, str]) -> FileEnvironment:
+    """Without what the project asks pip for and conda brings, as pixi has it.
+
+    Under that name, or by the file's `conda-pypi-map`.
+    """
+    names = {line.name for line in environment.lines if line.tool is Tool.CONDA}
+    of_conda = names | {project_of[name] for name in names if name in project_of}
     kept = []
     for line in environment.lines:
         is_of_project = line.tool is Tool.PIP and line.part.startswith("project")
         if not is_of_project or line.name not in of_conda:
             kept.append(line)
-    return FileEnvironment(
-        environment.name,
-        tuple(kept),
-        environment.channels,
-        environment.subdirs,
-        environment.drivers,
-    )
+    return replace(environment, lines=tuple(kept))

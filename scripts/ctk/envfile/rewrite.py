@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,11 @@ from ctk.envfile.rewrite_yaml import rewritten_environment
 
 
 def rewritten(
-    file: EnvironmentFile, edits: Sequence[Edit], channels: Sequence[str], first: Sequence[str] = ()
+    file: EnvironmentFile,
+    edits: Sequence[Edit],
+    channels: Sequence[str],
+    first: Sequence[str] = (),
+    projects: Mapping[str, str] | None = None,
 ) -> str:
     """The text of a file after edits.
 
@@ -34,6 +38,8 @@ def rewritten(
         channels: The whole list of channels of the new file, the most important first. `nodefaults`
             stays if the file has it.
         first: Specs to write before all others, of packages that the file does not name.
+        projects: Package of the first channel -> the project of pip that it takes the place of, for
+            lines that stay in the lists of a pyproject.toml.
 
     Raises:
         BadValue: The text cannot be edited, at a line that is named.
@@ -53,7 +59,7 @@ def rewritten(
     if file.format is Format.ENVIRONMENT:
         text = rewritten_environment(whole, merged, channels, first)
     else:
-        text = rewritten_manifest(whole, merged, channels, first)
+        text = rewritten_manifest(whole, merged, channels, first, projects or {})
     return text.removesuffix(end)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ctk.core.errors import BadValue
 from ctk.envfile.model import Line, Tool
@@ -19,11 +19,14 @@ class Edit:
         specs: The specs of conda in its place, such as ``cuda-version=12.6``; () and the line goes.
         comment: Why, in a few words. It is written beside the first spec, or in the place of a line
             that goes.
+        stays_without_cuda: Whether a line of pip stays for the platforms that have no CUDA, such as
+            macOS: a wheel of PyTorch is for them too.
     """
 
     line: Line
     specs: tuple[str, ...]
     comment: str = ""
+    stays_without_cuda: bool = False
 
 
 # Each spec once
@@ -65,7 +68,13 @@ def without_duplicates(lines: Iterable[Line], edits: Sequence[Edit]) -> list[Edi
             if not _has_place(of_name, slot, spec):
                 slot.specs.append(spec)
                 of_name.append(slot)
-    return [Edit(slot.line, tuple(slot.specs), slot.comment) for slot in slots if slot.is_edited]
+    return [_edit_of(slot, edit_of) for slot in slots if slot.is_edited]
+
+
+def _edit_of(slot: _Slot, edit_of: Mapping[Line, Edit]) -> Edit:
+    """The edit that a slot has become."""
+    before = edit_of.get(slot.line, Edit(slot.line, ()))
+    return replace(before, specs=tuple(slot.specs), comment=slot.comment)
 
 
 def _has_place(slots: Sequence[_Slot], new: _Slot, spec: str) -> bool:

@@ -7,8 +7,8 @@ the place of another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tomlkit
@@ -138,13 +138,17 @@ class _Place:
 
 
 def rewritten_manifest(
-    file: EnvironmentFile, edits: Sequence[Edit], channels: Sequence[str], first: Sequence[str]
+    file: EnvironmentFile,
+    edits: Sequence[Edit],
+    channels: Sequence[str],
+    first: Sequence[str],
+    projects: Mapping[str, str],
 ) -> str:
     """The text of a manifest of pixi after edits, as `ctk.envfile.rewrite.rewritten` has it.
 
     The list of channels is that of the workspace, and of each feature that has its own. `first`
-    stands in the main table if that is edited or nothing is, else in those of the edited features;
-    where a platform without CUDA is listed, in the tables of the other platforms.
+    stands in the main table if that is edited or nothing is, else in those of the edited features.
+    Where a platform without CUDA is listed, what is added stands in the tables of the others.
     """
     manifest = _read(file)
     final = _one_key_each(manifest, file.lines, without_duplicates(file.lines, edits))
@@ -152,6 +156,7 @@ def rewritten_manifest(
     for edit in final:
         _add_edit(manifest, tables, edit)
     _add_first(manifest, tables, file.lines, final, first)
+    _add_projects(manifest, tables, channels[0], projects)
     changes = _changes_of_channels(manifest, channels)
     for table in tables.values():
         changes += _changes_of_table(manifest, table)
@@ -260,27 +265,104 @@ def _one_key_each(manifest: _Manifest, lines: Sequence[Line], edits: Sequence[Ed
                 specs_of[holder] = [spec_of_line(holder)]
                 comment_of_line[holder] = edit.comment
             specs_of[holder].append(spec)
-    return [Edit(line, tuple(specs), comment_of_line[line]) for line, specs in specs_of.items()]
+    before = {edit.line: edit for edit in edits}
+    found = []
+    for line, specs in specs_of.items():
+        edit = before.get(line, Edit(line, ()))
+        found.append(replace(edit, specs=tuple(specs), comment=comment_of_line[line]))
+    return found
 
 
 def _add_edit(manifest: _Manifest, tables: dict[TomlPath, _Table], edit: Edit) -> None:
     path = _path_of(manifest, edit.line)
-    lines = pixi_lines(edit.specs)
     table_path = _conda_table(manifest, path)
-    if edit.line.tool is Tool.CONDA:
-        table = tables.setdefault(table_path, _Table(table_path))
-        table.places[path] = _Place(lines, edit.comment)
-        return
-    if not lines:
+    with_cuda = _tables_with_cuda(manifest, table_path, edit.line)
+    if edit.line.tool is Tool.PIP:
+        if edit.specs:
+            _add_for_pip(manifest, tables, edit, with_cuda)
         return
     table = tables.setdefault(table_path, _Table(table_path))
+    if with_cuda == [table_path]:
+        table.places[path] = _Place(pixi_lines(edit.specs), edit.comment)
+        return
+    # The package itself may be for each platform; what CUDA needs besides is not.
+    own = [spec for spec in edit.specs if name_of_spec(spec) == edit.line.name]
+    others = [spec for spec in edit.specs if spec not in own]
+    reason = edit.comment if own or not others else ""
+    table.places[path] = _Place(pixi_lines(own), reason)
+    _add_last(tables, with_cuda, others, "" if reason else comment_of(edit.comment))
+
+
+def _add_for_pip(
+    manifest: _Manifest,
+    tables: dict[TomlPath, _Table],
+    edit: Edit,
+    with_cuda: Sequence[TomlPath],
+) -> None:
+    """Adds the specs in the place of a line of pip."""
+    path = _path_of(manifest, edit.line)
     is_key = path[-2] == _PIP_TABLE
-    table.before = path[:-1] if is_key else None
+    if with_cuda == [_conda_table(manifest, path)]:
+        table = tables.setdefault(with_cuda[0], _Table(with_cuda[0]))
+        table.before = path[:-1] if is_key else None
     own = ""
     if is_key and not manifest.is_inline(path[:-1]):
         own = manifest.own_comment(manifest.spans[path].end)
-    comments = [comment_of(edit.comment, own), *[""] * len(lines)]
-    table.last += zip(lines, comments, strict=False)
+    _add_last(tables, with_cuda, edit.specs, comment_of(edit.comment, own))
+    if is_key and edit.stays_without_cuda:
+        for kept in _tables_without_cuda(manifest, path[:-1], edit.line):
+            table = tables.setdefault(kept, _Table(kept))
+            table.last.append((_entry_of(manifest, path), ""))
+
+
+def _add_last(
+    tables: dict[TomlPath, _Table], paths: Iterable[TomlPath], specs: Sequence[str], comment: str
+) -> None:
+    """Adds specs at the end of tables, with a comment beside the first one."""
+    lines = pixi_lines(specs)
+    comments = [comment, *[""] * len(lines)]
+    for path in paths:
+        table = tables.setdefault(path, _Table(path))
+        table.last += zip(lines, comments, strict=False)
+
+
+def _entry_of(manifest: _Manifest, path: TomlPath) -> str:
+    """An entry of a table, as a line of another one."""
+    if manifest.is_header(path):
+        return f"{_dotted(path[-1:])} = {toml(manifest.get(path))}"
+    return manifest.text_of(path).removeprefix(_prefix_of(manifest, path))
+
+
+def _platforms_of(manifest: _Manifest, part: TomlPath, line: Line) -> list[str]:
+    """The platforms of a part that a line is for; [] for a part of a platform, if not known."""
+    is_of_target = len(part) > 1 and part[-2] == _TARGET
+    if is_of_target and not line.subdirs:
+        return []
+    whole = part[:-2] if is_of_target else part
+    return [subdir for subdir in _subdirs(manifest, whole) if line.is_for(subdir)]
+
+
+def _tables_with_cuda(manifest: _Manifest, table: TomlPath, line: Line) -> list[TomlPath]:
+    """The tables for what CUDA needs in the place of a line: its own, if that is for CUDA only."""
+    part = table[:-1]
+    is_of_target = len(part) > 1 and part[-2] == _TARGET
+    whole = part[:-2] if is_of_target else part
+    subdirs = _platforms_of(manifest, part, line)
+    with_cuda = [subdir for subdir in subdirs if subdir in PLATFORMS]
+    reached = subdirs if is_of_target else _subdirs(manifest, whole)
+    if len(with_cuda) in (0, len(reached)):
+        return [table]
+    return [(*whole, _TARGET, subdir, table[-1]) for subdir in with_cuda]
+
+
+def _tables_without_cuda(manifest: _Manifest, table: TomlPath, line: Line) -> list[TomlPath]:
+    """The tables of the other platforms of a line, where its own is for those with CUDA too."""
+    part = table[:-1]
+    if _tables_with_cuda(manifest, table, line) == [table]:
+        return []
+    whole = part[:-2] if len(part) > 1 and part[-2] == _TARGET else part
+    subdirs = _platforms_of(manifest, part, line)
+    return [(*whole, _TARGET, s, table[-1]) for s in subdirs if s not in PLATFORMS]
 
 
 def _add_first(
@@ -357,7 +439,46 @@ def _subdirs(manifest: _Manifest, part: TomlPath) -> list[str]:
 # Changes of tables
 
 
+def _add_projects(
+    manifest: _Manifest, tables: dict[TomlPath, _Table], channel: str, projects: Mapping[str, str]
+) -> None:
+    """Adds the projects of pip that packages of a channel are, as pixi is to know.
+
+    It knows by itself which project a package of conda-forge is, and installs it once. Not where
+    the file says that it wants no such table, nor in a workspace in braces, which can get none.
+    """
+    workspace = _workspace(manifest)
+    path = (*workspace, "conda-pypi-map")
+    is_table = isinstance(manifest.get(path), dict) or manifest.get(path) is None
+    if not projects or not is_table or manifest.is_inline(workspace):
+        return
+    inner = ", ".join(f"{name} = {toml(project)}" for name, project in projects.items())
+    table = tables.setdefault(path, _Table(path))
+    table.last.append((f"{toml(channel)} = {{ mapping = {{ {inner} }} }}", ""))
+
+
+def _drop_repeated(manifest: _Manifest, table: _Table) -> None:
+    """Drops the added lines whose keys a table has already: TOML has a key once."""
+    kept = [path for path in manifest.entries(table.path) if path not in table.places]
+    keys = {str(path[-1]) for path in kept}
+    for place in table.places.values():
+        keys.update(map(_key_of, place.lines))
+    for lines in (table.first, table.last):
+        added = list(lines)
+        lines.clear()
+        for line, comment in added:
+            if _key_of(line) not in keys:
+                keys.add(_key_of(line))
+                lines.append((line, comment))
+
+
+def _key_of(line: str) -> str:
+    """The key of a line ``key = value``."""
+    return str(next(iter(tomlkit.parse(line))))
+
+
 def _changes_of_table(manifest: _Manifest, table: _Table) -> list[Change]:
+    _drop_repeated(manifest, table)
     if manifest.is_inline(table.path):
         return _inline_changes(manifest, table)
     changes = []

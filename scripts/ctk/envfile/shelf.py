@@ -119,6 +119,12 @@ def asks_for_cuda_build(line: Line) -> bool:
         return False
 
 
+def is_for_cuda_only(line: Line) -> bool:
+    """Whether what a line of pip asks for is of use with CUDA only, and not on macOS."""
+    name = line.name
+    return bool(_ABOUT_CUDA.search(name)) or name.startswith("nvidia-") or asks_for_cuda_build(line)
+
+
 def extras_of(line: Line) -> set[str]:
     """The extras of a requirement of pip."""
     try:

@@ -372,3 +372,65 @@ def test_the_own_channels_of_a_feature_stay_behind_ours():
     new = tomlkit.parse(edited(text, {})).unwrap()
     assert new["workspace"]["channels"] == ["ours", "conda-forge"]
     assert new["feature"]["cuda"]["channels"] == ["ours", "conda-forge", "rapidsai"]
+
+
+# Platforms without CUDA
+
+WITH_MAC = HEAD.replace('["linux-64"]', '["linux-64", "osx-arm64"]')
+
+
+def test_what_is_added_is_not_for_a_platform_without_cuda():
+    """A workspace with cupy for macOS has no solution on a Mac."""
+    text = WITH_MAC + '[dependencies]\npython = "*"\n[pypi-dependencies]\ncupy-cuda12x = "*"\n'
+    edits = {"cupy-cuda12x": (["cupy", "cuda-version=12"], "was cupy-cuda12x")}
+    assert edited(text, edits, first=["cuda-gpu"]) == WITH_MAC + (
+        '[dependencies]\npython = "*"\n[target.linux-64.dependencies]\ncuda-gpu = "*"\n'
+        'cupy = "*"  # was cupy-cuda12x\ncuda-version = "12.*"\n'
+    )
+
+
+def test_a_package_that_is_renamed_is_for_platforms_with_cuda_and_one_that_is_not_for_all():
+    text = WITH_MAC + '[dependencies]\npytorch-cuda = "12.1.*"\npytorch = "2.5.*"\n'
+    edits = {"pytorch-cuda": (["cuda-version=12"], "why"), "pytorch": ["pytorch=2", "b"]}
+    assert edited(text, edits) == WITH_MAC + (
+        '[dependencies]\npytorch = "2.*"\n'
+        '[target.linux-64.dependencies]\ncuda-version = "12.*"  # why\nb = "*"\n'
+    )
+
+
+def test_a_wheel_that_macos_has_too_stays_there():
+    text = WITH_MAC + '[pypi-dependencies]\ntorch = { version = ">=2", extras = ["x"] }  # mine\n'
+    line = next(line for line in manifest(text).lines if line.name == "torch")
+    edit = Edit(line, ("pytorch >=2",), "was torch", stays_without_cuda=True)
+    assert rewritten(manifest(text), [edit], CHANNELS) == WITH_MAC + (
+        '[target.linux-64.dependencies]\npytorch = ">=2"  # was torch  # mine\n'
+        '[target.osx-arm64.pypi-dependencies]\ntorch = { version = ">=2", extras = ["x"] }\n'
+    )
+
+
+def test_a_key_that_the_table_of_a_platform_has_is_not_written_again():
+    text = WITH_MAC + (
+        '[target.linux-64.dependencies]\ncuda-version = "12.6.*"\n'
+        '[pypi-dependencies]\ncupy-cuda12x = "*"\n'
+    )
+    assert edited(text, {"cupy-cuda12x": ["cupy", "cuda-version=12"]}) == WITH_MAC + (
+        '[target.linux-64.dependencies]\ncuda-version = "12.6.*"\ncupy = "*"\n'
+    )
+
+
+def test_pixi_is_told_which_project_a_package_of_ours_is():
+    """It knows that of conda-forge's packages only, and would install pip's copy beside ours."""
+    text = (
+        '[project]\ndependencies = [\n  "torch>=2",\n]\n'
+        '[tool.pixi.workspace]\nchannels = ["ours", "conda-forge"]\n'
+    )
+    line = Line(3, "torch>=2", Tool.PIP, "torch", "torch>=2", part="project")
+    file = EnvironmentFile(Path("pyproject.toml"), Format.PYPROJECT, text, ())
+    edit = Edit(line, ("pytorch >=2",), "for torch")
+    once = rewritten(file, [edit], CHANNELS, projects={"pytorch": "torch"})
+    assert once == text + (
+        '[tool.pixi.dependencies]\npytorch = ">=2"  # for torch\n'
+        '[tool.pixi.workspace.conda-pypi-map]\n"ours" = { mapping = { pytorch = "torch" } }\n'
+    )
+    file = EnvironmentFile(Path("pyproject.toml"), Format.PYPROJECT, once, ())
+    assert rewritten(file, [], CHANNELS, projects={"pytorch": "torch"}) == once
