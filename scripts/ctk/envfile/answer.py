@@ -44,7 +44,7 @@ def answers(
         by = pip if line.tool is Tool.PIP else conda
         rows.append(chosen.get(line) or by.row(line))
     together = RowsTogether(conda)
-    return tuple(together.together(together.beside_hidden(rows)))
+    return tuple(together.together(together.beside_elsewhere(together.beside_hidden(rows))))
 
 
 def _toolkit_of(rows: Iterable[Row]) -> tuple[str, ...]:

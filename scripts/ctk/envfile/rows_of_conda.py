@@ -157,10 +157,13 @@ class RowsOfConda:
         """The row of a package that no channel has, and a recipe here makes."""
         if self._is_planned(spec):
             return self._not_built(line, spec)
+        planned = planned_of(self.shelf.catalogue)
+        is_for_toolkit = self.shelf.planned(spec.name, *self.toolkit)
+        if planned is not None and not is_for_toolkit and known_substitutes(spec.name):
+            return self._substitute(line, spec)
         if kept := self._kept_elsewhere(line, spec):
             return kept
-        planned = planned_of(self.shelf.catalogue)
-        if planned is None or not self.shelf.planned(spec.name, *self.toolkit):
+        if planned is None or not is_for_toolkit:
             return self._substitute(line, spec)
         row = self._near_version(line, spec, planned)
         if row is None:
@@ -177,15 +180,39 @@ class RowsOfConda:
         elsewhere = self._kept_elsewhere(line, spec) if substitutes else None
         if elsewhere and elsewhere.answer is Answer.ELSEWHERE:
             words = f"conda-forge has it: name it with --base {CONDA_FORGE}; {_NO_NVCC}"
-            return replace(elsewhere, words=words)
-        for substitute in substitutes:
-            specs = tuple(substitute.split())
+            return replace(elsewhere, words=f"{words}{self._rest_without_nvcc(spec.name)}")
+        if specs := self._standing_in(spec.name):
             is_here = self.shelf.solves(*specs, *self.toolkit)
-            if is_here or self.shelf.planned(*specs, *self.toolkit):
-                words = f"not for {self._toolkit_words}: {_NO_NVCC}"
-                step = "" if is_here else self.step_for(specs)
-                return Row(line, Answer.OTHER_NAME, words, specs, step=step)
+            words = f"not for {self._toolkit_words}: {_NO_NVCC}"
+            step = "" if is_here else self.step_for(specs)
+            return Row(line, Answer.OTHER_NAME, words, specs, step=step)
         return self._not_for_toolkit(line, spec)
+
+    def _standing_in(self, name: str) -> tuple[str, ...]:
+        """The packages that stand in for one that the toolkit of the file lacks; () without any."""
+        for substitute in known_substitutes(name):
+            specs = tuple(substitute.split())
+            if self.shelf.solves(*specs, *self.toolkit):
+                return specs
+            if self.shelf.planned(*specs, *self.toolkit):
+                return specs
+        return ()
+
+    def _rest_without_nvcc(self, name: str) -> str:
+        """What here has the rest of a package that nvcc is a part of; "" for nvcc itself."""
+        specs = self._standing_in(name)
+        if name == "cuda-nvcc" or not specs:
+            return ""
+        words = f"; if you need no nvcc, write {listing(specs)}, which have the rest here"
+        if self.shelf.solves(*specs, *self.toolkit):
+            return words
+        release = self._release_of_toolkit()
+        return f"{words}, after {how_to_build(specs, self.shelf.machine, release)}"
+
+    def _release_of_toolkit(self) -> str:
+        """The release that the file's choice of a toolkit names, such as 12.6; or ""."""
+        found = [match for text in self.toolkit if (match := re.search(r"\d+\.\d+", text))]
+        return found[0][0] if found else ""
 
     def _own(self, line: Line, spec: Spec) -> Row:
         """The row of a package that a channel before the base channel has."""
@@ -200,6 +227,8 @@ class RowsOfConda:
             return self._not_built(line, spec)
         if behind := self.hidden_row(line, spec):
             return behind
+        if is_possible and self._is_only_built_for_others(spec):
+            return self._not_built(line, spec)
         if is_possible:
             return self._here(line, spec, found)
         if found:
@@ -221,13 +250,20 @@ class RowsOfConda:
     def _is_planned(self, spec: Spec) -> bool:
         return self.shelf.planned(without_channel(spec), *self.toolkit_beside(spec))
 
+    def _is_only_built_for_others(self, spec: Spec) -> bool:
+        """Whether the machine can have a package only if `ctk build` makes it for the machine."""
+        planned = planned_of(self.shelf.catalogue)
+        wanted = (without_channel(spec), *self.toolkit_beside(spec))
+        return planned is not None and planned.solves(replace(self.shelf.machine, specs=wanted))
+
     def _not_built(self, line: Line, spec: Spec) -> Row:
         """The row of what `ctk build` would make."""
         planned = planned_of(self.shelf.catalogue)
         assert planned is not None
         ideal = self.shelf.machine.ideal
         wanted = (without_channel(spec), *self.toolkit_beside(spec))
-        pick = planned.pick(replace(ideal, specs=wanted))
+        pick = planned.pick(replace(self.shelf.machine, specs=wanted))
+        pick = pick or planned.pick(replace(ideal, specs=wanted))
         maker = checkout_of(self.shelf.catalogue).maker(spec.name)
         packages = [] if maker is None or maker.is_default else [spec.name]
         release = pick.toolkit if pick and self._names_toolkit(spec) else ""
@@ -236,7 +272,28 @@ class RowsOfConda:
         version = pick.version(spec.name) if pick else ""
         if version:
             words = f"{version} can be built here"
-        return Row(line, Answer.NOT_BUILT, words, step=step)
+        return Row(line, Answer.NOT_BUILT, f"{words}{self._built_instead(spec)}", step=step)
+
+    def _built_instead(self, spec: Spec) -> str:
+        """Which builds of a package are here that the file or the machine cannot take, in words."""
+        if spec.name == TOOLKIT or spec.name not in self.shelf.own:
+            return ""
+        records = self.shelf.catalogue.records(spec.name)
+        if not matching(spec, records):
+            return f"; built is {_versions(records)}"
+        toolkits = self._toolkits_with(spec)
+        if not toolkits:
+            return ""
+        needs = self._toolkit_words if self.toolkit else "this machine"
+        return f" for {needs}; it is built for {listing(toolkits, most=8)}"
+
+    def _toolkits_with(self, spec: Spec) -> list[str]:
+        """The toolkits of the channel for which it has a package, oldest first."""
+        return [
+            toolkit.version
+            for toolkit in reversed(self.shelf.catalogue.toolkits)
+            if self.shelf.solves(without_channel(spec), f"{TOOLKIT}={toolkit.version}")
+        ]
 
     def _names_toolkit(self, spec: Spec) -> bool:
         """Whether a spec, or the file's choice of a toolkit, needs a release of its own."""
@@ -301,11 +358,7 @@ class RowsOfConda:
 
     def _not_for_toolkit(self, line: Line, spec: Spec) -> Row:
         """The row of a package that the toolkit of the file does not have."""
-        fitting = [
-            toolkit.version
-            for toolkit in reversed(self.shelf.catalogue.toolkits)
-            if self.shelf.solves(without_channel(spec), f"{TOOLKIT}={toolkit.version}")
-        ]
+        fitting = self._toolkits_with(spec)
         words = f"not for {self._toolkit_words}"
         if fitting:
             words = f"{words}: here it is for toolkit {listing(fitting, 'or', most=6)}"

@@ -10,6 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from ctk.core.console import listing
 from ctk.envfile.model import Line, Tool
+from ctk.envfile.rewrite_edits import readable_spec
 from ctk.envfile.row import Answer, Row
 from ctk.envfile.rows_of_conda import RowsOfConda
 from ctk.envfile.shelf import TOOLKIT, asks_for_cuda_build, extras_of
@@ -90,10 +91,7 @@ class RowsOfPip:
 
     def _same_of_conda(self, line: Line, name: str) -> Row:
         """The row of the package of conda that is the same as a project of pip."""
-        wanted = name
-        version = _pin_of(line)
-        if version:
-            wanted = f"{name}={version}"
+        wanted = _with_bounds(name, line)
         spec = parse_spec(wanted)
         row = self._conda.package(replace(line, tool=Tool.CONDA, name=name, spec=wanted), spec)
         words = f"{name}: {row.words}"
@@ -101,7 +99,7 @@ class RowsOfPip:
             return replace(row, words=words)
         if row.answer is not Answer.ELSEWHERE:
             return replace(row, words=words, specs=(wanted,))
-        is_there = wanted == name or self._shelf.others.has(name, spec.version)
+        is_there = not spec.version or self._shelf.others.has(name, spec.version)
         specs = (wanted,) if is_there else None
         return replace(row, words=words, specs=specs, is_elsewhere=True)
 
@@ -111,11 +109,20 @@ def _conda_name(project: str) -> str:
     return "pytorch" if project == "torch" else project
 
 
-def _pin_of(line: Line) -> str:
-    """The version that a requirement of pip pins exactly; "" without one."""
+def _with_bounds(name: str, line: Line) -> str:
+    """A package of conda in the versions that a requirement of pip accepts: ``pytorch >=2.4,<2.9``.
+
+    The name alone where the requirement is an address, or has bounds that conda cannot read.
+    """
     try:
         specifiers = list(Requirement(line.spec).specifier)
     except InvalidRequirement:
-        return ""
-    exact = [specifier for specifier in specifiers if specifier.operator == "=="]
-    return exact[0].version.split("+")[0] if exact else ""
+        return name
+    bounds = []
+    for specifier in specifiers:
+        version = specifier.version.split("+")[0]  # without a label of a build: 2.5.1+cu121
+        if specifier.operator in ("==", "==="):
+            return f"{name}={version.removesuffix('.*')}"
+        bounds.append(f"{specifier.operator}{version}")
+    wanted = f"{name} {','.join(sorted(bounds, reverse=True))}".strip()
+    return wanted if readable_spec(wanted) else name

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from ctk.envfile.built import built_for
 from ctk.envfile.model import Tool
+from ctk.envfile.rewrite_edits import readable_spec
 from ctk.envfile.row import Answer, Row
 from ctk.envfile.rows_of_conda import RowsOfConda
 from ctk.envfile.shelf import TOOLKIT
 from ctk.package.records import spec_name
+from ctk.plan.conda_forge import CONDA_FORGE
 from ctk.solve.hidden import hidden, matching, without_channel
-from ctk.solve.solve import parse_spec, spec_of_record
+from ctk.solve.solve import Spec, parse_spec, spec_of_record
 
 
 class RowsTogether:
@@ -44,6 +46,40 @@ class RowsTogether:
             if names == before:
                 break
         return found
+
+    def beside_elsewhere(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows, without packages that need another version of what the file takes elsewhere.
+
+        torchcodec of here needs the PyTorch of here; a file may ask for an older one.
+        """
+        bounds = [spec for row in rows if (spec := _bound_elsewhere(row))]
+        found = []
+        for row in rows:
+            needed = self._other_version_of(row, bounds)
+            found.append(self._also_elsewhere(row, *needed) if needed else row)
+        return found
+
+    def _other_version_of(self, row: Row, bounds: Sequence[Spec]) -> tuple[Spec, str] | None:
+        """The bound that a package here breaks by what it needs, and the version that it needs."""
+        if not bounds or not row.asked or row.line.name == TOOLKIT:
+            return None
+        catalogue = built_for([row], self._shelf.catalogue)
+        specs = (*row.asked, *self._conda.toolkit)
+        pick = catalogue.pick(replace(self._shelf.machine.ideal, specs=specs))
+        for bound in bounds:
+            record = pick.record(bound.name) if pick else None
+            if record and not matching(bound, [record]):
+                return bound, str(record.version)
+        return None
+
+    def _also_elsewhere(self, row: Row, bound: Spec, version: str) -> Row:
+        """The row of a package that does not go with what the file takes elsewhere."""
+        words = f"{row.words}, with {bound.name} {version}, and not with {bound.text}"
+        if self._shelf.names.at_conda_forge(bound.name) and not self._shelf.asks(CONDA_FORGE):
+            words = f"{words}; conda-forge has both: name it with --base {CONDA_FORGE}"
+        answer = row.answer if row.line.tool is Tool.PIP else Answer.ELSEWHERE
+        specs = row.specs if row.line.tool is Tool.PIP else None
+        return replace(row, answer=answer, words=words, specs=specs, step="", is_elsewhere=True)
 
     def together(self, rows: Sequence[Row]) -> list[Row]:
         """The rows, without versions that were only near, if they cannot be installed together."""
@@ -111,6 +147,16 @@ class RowsTogether:
         return any(
             need.name in names and not matching(need, catalogue.hidden(need.name)) for need in needs
         )
+
+
+def _bound_elsewhere(row: Row) -> Spec | None:
+    """The spec with a version that is taken from a channel that is not asked; None for others."""
+    is_elsewhere = row.answer is Answer.ELSEWHERE or row.is_elsewhere
+    text = row.specs[0] if row.specs else row.line.spec
+    if not is_elsewhere or (row.line.tool is Tool.PIP and not row.specs):
+        return None
+    spec = readable_spec(text)
+    return spec if spec and spec.version else None
 
 
 def _names_behind(rows: Iterable[Row]) -> set[str]:

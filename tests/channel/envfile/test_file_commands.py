@@ -270,6 +270,73 @@ def test_a_file_with_numba_is_told_of_its_target_for_cuda(solve: Solve, tmp_path
         assert (said in solve("environment.yml").stdout) is not bool(more)
 
 
+def test_a_wheel_with_the_name_of_its_package_moves_to_conda_with_its_bounds(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """torchcodec stayed with pip, and brought pip's torch; the bounds of torch were lost."""
+    text = "dependencies:\n  - pip:\n    - torch>=2.13,<2.16\n    - torchcodec\n"
+    file, new = tmp_path / "environment.yml", tmp_path / "new.yml"
+    file.write_text(text)
+    stated = ["--driver", "13.0", "--arch", "9.0"]
+    done = ctk(built, "solve", str(file), *stated, "--write", str(new), check=True)
+    written = new.read_text()
+    assert "- pytorch >=2.13,<2.16  # was torch>=2.13,<2.16\n" in written
+    assert "- torchcodec  # was torchcodec\n" in written and "pip:" not in written
+    assert "torchcodec: for videos and sound, add ffmpeg" in done.stdout
+
+
+def test_a_package_that_needs_another_version_than_the_file_pins_is_not_taken_from_here(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """`ctk build` made the newest PyTorch for it, and `ctk env create` installed that."""
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies: ['pytorch>=2.4,<2.9', torchcodec, numba-cuda]\n")
+    stated = ["--driver", "13.0", "--arch", "9.0"]
+    done = ctk(built, "solve", str(file), *stated, check=True)
+    assert "and not with pytorch>=2.4,<2.9" in " ".join(done.stdout.split())
+    assert "to build what this channel lacks" not in done.stdout
+    prefix = tmp_path / "env"
+    refused = ctk(built, "env", "create", "--file", str(file), "--prefix", str(prefix), *stated)
+    assert refused.returncode != 0 and not prefix.exists()
+    assert "no channel has pytorch>=2.4,<2.9 and torchcodec" in refused.stderr
+
+
+def test_what_no_build_helps_is_not_told_to_be_built(built: Workspace, tmp_path: Path) -> None:
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies: [cuda-version=13, cupy]\n")
+    solved = ctk(built, "solve", str(file), "--driver", "12.9")
+    assert solved.returncode != 0 and "ctk build" not in solved.stdout + solved.stderr
+    said = ctk(built, "build", "--file", str(file), "--driver", "12.9", "--dry-run")
+    assert said.returncode != 0 and "needs a driver for CUDA 13.0" in said.stderr
+
+
+def test_a_toolkit_of_cuda_12_is_told_what_has_the_rest_of_it(
+    built: Workspace, tmp_path: Path
+) -> None:
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies: [cuda-version=12.6, cuda-toolkit]\n")
+    done = ctk(built, "solve", str(file), "--driver", "12.8", "--json", check=True)
+    words = json.loads(done.stdout)["files"][0]["lines"][1]["words"]
+    assert "write cuda-libraries and cuda-tools, which have the rest here" in words
+    (step,) = re.findall(r"`ctk (build [^`]+)`", words)
+    said = ctk(built, *shlex.split(step), "--dry-run", check=True).stdout
+    assert "libcublas-cuda12.6-" in said
+
+
+def test_the_lines_of_a_project_stay_and_are_named(solve: Solve, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "x"\nversion = "1"\ndependencies = [\n  "numba-cuda[cu12]",\n]\n'
+        '[tool.pixi.workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n'
+    )
+    done = solve("pyproject.toml", "--write", "new.toml")
+    assert done.returncode == 0, done.stderr
+    assert "line 5, numba-cuda[cu12]: pixi 0.71 or newer takes conda's package" in done.stdout
+    new = tomllib.loads((tmp_path / "new.toml").read_text())
+    assert new["project"]["dependencies"] == ["numba-cuda[cu12]"]
+    (mapping,) = new["tool"]["pixi"]["workspace"]["conda-pypi-map"].values()
+    assert mapping == {"mapping": {"numba-cuda": "numba-cuda"}}
+
+
 def test_nvcc_of_cuda_12_stays_in_the_file_where_conda_forge_is_not_asked(
     built: Workspace, tmp_path: Path
 ) -> None:

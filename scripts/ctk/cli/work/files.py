@@ -28,7 +28,7 @@ from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, To
 from ctk.envfile.read import read_file
 from ctk.envfile.rewrite import Edit, difference, name_of_new, rewritten, write_new
 from ctk.envfile.row import Answer, Row
-from ctk.envfile.shelf import is_replaced
+from ctk.envfile.shelf import is_for_cuda_only, is_replaced
 from ctk.envfile.solved import Part, Solved, solve_lines
 from ctk.lock.model import release_locks
 from ctk.package.records import spec_name
@@ -79,6 +79,7 @@ class Read:
     machine: Machine
     catalogue: Catalogue
     solved: Solved
+    base: str
 
 
 # --- a file, read
@@ -95,7 +96,7 @@ def read_all(path: Path, order: Order, report: Reporter) -> Read:
     scenario = Scenario((), machine.subdir, machine.driver, machine.arch)
     rows = answers(environment.lines, catalogue, scenario)
     solved = solve_lines(environment.lines, rows, catalogue, scenario)
-    return Read(file, environment, rows, machine, catalogue, solved)
+    return Read(file, environment, rows, machine, catalogue, solved, order.options.base)
 
 
 def environment_of(file: EnvironmentFile, name: str | None) -> FileEnvironment:
@@ -209,10 +210,8 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
         report.line(f"to build what this channel lacks: `{_build_line(read)}`")
     for line in _below(read):
         report.line(line)
-    if rows and _needs_numba_cuda(lines):
-        report.line(
-            "numba: for kernels on the GPU, add numba-cuda, which brings the compiler libNVVM"
-        )
+    for line in _hints(lines) if rows else ():
+        report.line(line)
     if others and rows:
         stay = "it stays as it is" if others == 1 else "they stay as they are"
         report.line(f"not about CUDA: {count(others, 'line')}, and {stay}")
@@ -220,10 +219,13 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
         report.line(f"not read: {note}")
 
 
-def _needs_numba_cuda(lines: Iterable[Line]) -> bool:
-    """Whether a file has Numba, and no package with Numba's target for CUDA."""
+def _hints(lines: Iterable[Line]) -> Iterator[str]:
+    """What the packages of a file need besides for their main use, and it does not name."""
     names = {line.name for line in lines}
-    return "numba" in names and not any(name.startswith("numba-cuda") for name in names)
+    if "numba" in names and not any(name.startswith("numba-cuda") for name in names):
+        yield "numba: for kernels on the GPU, add numba-cuda, which brings the compiler libNVVM"
+    if "torchcodec" in names and "ffmpeg" not in names:
+        yield "torchcodec: for videos and sound, add ffmpeg, which no package brings"
 
 
 def _shown(row: Row, catalogue: Catalogue) -> tuple[object, ...]:
@@ -254,6 +256,7 @@ def _below(read: Read) -> Iterable[str]:
         yield "to have the version of the file here, if the package index has a wheel of it (the"
         yield "command asks it), lock it and then build it:"
         yield from (f"  {command}" for command in locking)
+        yield f"  `{_build_line(read)}`"
     if not read.rows:
         others = [
             environment.name
@@ -267,9 +270,10 @@ def _below(read: Read) -> Iterable[str]:
 def _is_to_build(read: Read) -> bool:
     """Whether recipes here make something that a file asks for and that is not built.
 
-    What a channel of others lacks, nobody builds here.
+    What a channel of others lacks, nobody builds here. What has no solution even if it were built
+    is worth no build.
     """
-    if checkout_of(read.catalogue).is_named:
+    if checkout_of(read.catalogue).is_named or read.solved.pick is None:
         return False
     return any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows)
 
@@ -281,6 +285,8 @@ def _build_line(read: Read) -> str:
         words += ["--environment", read.environment.name]
     if read.machine.subdir != this_platform():
         words += ["--platform", read.machine.subdir]
+    if read.base != "local":
+        words += ["--base", read.base]
     return shlex.join([*words, *_machine_words(read)])  # without it, every default release
 
 
@@ -292,6 +298,7 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
     """
     solved = read.solved
     if not solved.scenario.specs or not read.rows:
+        _show_elsewhere(read, report)
         return
     if solved.part is Part.CUDA and solved.missing:
         lacking = listing(solved.missing, most=_FEW)
@@ -324,7 +331,9 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
 
 def _show_elsewhere(read: Read, report: Reporter) -> None:
     """Names the packages of a file that are not solved, because no channel of these has them."""
-    elsewhere = [row.line.text for row in read.rows if row.answer is Answer.ELSEWHERE]
+    elsewhere = [
+        row.line.text for row in read.rows if row.answer is Answer.ELSEWHERE or row.is_elsewhere
+    ]
     if elsewhere:
         report.line(f"not solved, because another channel has it: {listing(elsewhere, most=_FEW)}")
 
@@ -379,11 +388,13 @@ def _write(read: Read, options: ChannelOptions, new: Path, report: Reporter) -> 
     channels = _channels_of(read, options, workspace())
     is_asking = any(spec_name(spec) in ASKING for spec in read.solved.scenario.specs)
     first = (ASKS,) if is_asking else ()
-    text = rewritten(read.file, edits, channels, first)
+    text = rewritten(read.file, edits, channels, first, _projects(read))
     write_new(new, text)
     report.result(written=str(new))
     report.line(difference(read.file.text, text, str(read.file.path), str(new)).rstrip("\n"))
     report.line(f"written: {new}")
+    for line in _about_project(read, edits, new) if ending == ".toml" else ():
+        report.line(line)
 
 
 def _edit(row: Row, read: Read) -> Edit | None:
@@ -392,9 +403,55 @@ def _edit(row: Row, read: Read) -> Edit | None:
     if row.by_channel and is_pixi:
         specs = tuple(_with_names(spec, read.catalogue) for spec in row.by_channel)
         return Edit(row.line, specs, "hidden by strict priority otherwise")
-    if row.specs is None or row.specs == (row.line.text,):
+    is_same = row.line.tool is Tool.CONDA and row.specs == (row.line.text,)
+    if row.specs is None or is_same:
         return None
-    return Edit(row.line, row.specs, f"was {row.line.text}")
+    is_kept = is_pixi and _is_of_project(row.line)
+    comment = f"for {row.line.text}" if is_kept else f"was {row.line.text}"
+    stays = row.line.tool is Tool.PIP and not is_for_cuda_only(row.line)
+    return Edit(row.line, row.specs, comment, stays_without_cuda=stays)
+
+
+def _is_of_project(line: Line) -> bool:
+    """Whether a line is in the lists of a pyproject.toml that are not pixi's."""
+    return line.tool is Tool.PIP and line.part.partition(".")[0] in ("project", "dependency-groups")
+
+
+def _projects(read: Read) -> dict[str, str]:
+    """Package of this channel -> the project of pip that it is, of lines that are the project's."""
+    ours = checkout_of(read.catalogue).known_names().own | read.catalogue.own_names
+    found = {}
+    for row in read.rows:
+        # The package of a wheel of NVIDIA has its files in another place: it is another project.
+        is_wheel = row.line.name.startswith("nvidia-")
+        if not row.specs or row.is_elsewhere or is_wheel or not _is_of_project(row.line):
+            continue
+        name = spec_name(row.specs[0])
+        if name in ours:
+            found[name] = row.line.name
+    return found
+
+
+def _about_project(read: Read, edits: Iterable[Edit], new: Path) -> Iterator[str]:
+    """What is said of lines that stay in the project's own lists, beside conda's packages."""
+    row_of = {row.line: row for row in read.rows}
+    kept = [edit.line for edit in edits if _is_of_project(edit.line)]
+    if not kept:
+        return
+    mapped = set(_projects(read).values())
+    yield f"these lines of {new} stay, because they are metadata of the project:"
+    for line in kept:
+        row = row_of[line]
+        remedy = f"pip would install {line.name} a second time: remove this line"
+        if line.name in mapped:
+            remedy = "pixi 0.71 or newer takes conda's package for it, by conda-pypi-map"
+        elif row.is_elsewhere:
+            remedy = "pixi takes conda-forge's package for it"
+        if row.is_near:
+            remedy = "conda's is another version, and pixi refuses both together: loosen this line"
+        yield f"  line {line.number}, {line.text}: {remedy}"
+    if mapped:
+        yield "with an older pixi, remove these lines: pip's copies would stand beside conda's"
 
 
 def _channels_of(read: Read, options: ChannelOptions, place: Workspace) -> list[str]:
@@ -430,8 +487,9 @@ def create_from(
     read = read_all(path, order, report)
     show_rows(read, report)
     solved = read.solved
-    if solved.missing:
-        raise _lacking(read, prefix)
+    lacking = [*solved.missing, *_not_here(read)]
+    if lacking:
+        raise _lacking(read, lacking, prefix)
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
         raise Unsolvable(
             f"not all of {path} is built here", f"build it first: `{_build_line(read)}`"
@@ -445,9 +503,18 @@ def create_from(
         report.line(f"not installed, as they are for pip: {listing(left, most=_FEW)}")
 
 
-def _lacking(read: Read, prefix: Path) -> Unsolvable:
+def _not_here(read: Read) -> list[str]:
+    """The lines about CUDA that conda is to install, and that nothing here takes the place of."""
+    return [
+        row.line.text
+        for row in read.rows
+        if row.line.tool is Tool.CONDA and not row.asked and row.specs != ()
+    ]
+
+
+def _lacking(read: Read, names: Sequence[str], prefix: Path) -> Unsolvable:
     """The error for a file of which no channel has all packages."""
-    lacking = listing(read.solved.missing, most=_FEW)
+    lacking = listing(names, most=_FEW)
     step = "name a base channel that has more with --base"
     if read.solved.pick:
         words = ["ctk", "env", "create", *read.solved.scenario.specs, "--prefix", str(prefix)]
@@ -471,7 +538,7 @@ def _of_pip(read: Read) -> list[str]:
     left = []
     for line in read.environment.lines:
         row = answered.get(line)
-        if line.tool is Tool.PIP and (row is None or row.specs is None):
+        if line.tool is Tool.PIP and (row is None or row.specs is None or row.is_elsewhere):
             left.append(line.text)
     return left
 
@@ -507,9 +574,13 @@ def selection(chosen: Selection, path: Path, base: str) -> Selection:
     if pinned := _pinned_releases(read, known):
         report.line(f"for toolkit {listing(pinned)}, which it pins")
         return replace(chosen, releases=pinned, drivers=None, gpus=None)
-    toolkit = read.solved.pick.toolkit if read.solved.pick else ""
+    solved = read.solved
+    with reason_for_programs():
+        pick = solved.pick or solve_or_say_why(solved.scenario, solved.catalogue, REASON_LINES)
+    toolkit = pick.toolkit
     # The file may ask for less than the newest toolkit of the machine: `cuda-version=12`.
-    if toolkit in known and len(chosen.drivers or ()) == 1 and len(chosen.gpus or ()) < 2:
+    is_one_machine = len(chosen.drivers or ()) == 1 and len(chosen.gpus or ()) < 2
+    if toolkit and toolkit in known and is_one_machine:
         report.line(f"for toolkit {toolkit}, which this machine gets with it")
         return replace(chosen, releases=[toolkit], drivers=None, gpus=None)
     return chosen
