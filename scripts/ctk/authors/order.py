@@ -20,8 +20,9 @@ import rattler_build
 
 from ctk.core.console import listing
 from ctk.core.document import as_list, load_yaml
-from ctk.core.errors import BadValue, RecipeError, UnknownName, nearest
+from ctk.core.errors import BadValue, RecipeError, UnknownName
 from ctk.core.files import read_plain_text
+from ctk.core.similar import nearest
 from ctk.core.versions import version_key
 from ctk.plan.messages import SELECTOR, message_at, shown
 from ctk.plan.recipes import Recipe, read_variants, render_variants
@@ -501,7 +502,7 @@ def _refuse_missing_files(variants: Iterable[Variant], recipe: Recipe) -> None:
             continue
         word = rf"(?<![\w-]){re.escape(Path(name).name)}(?![\w-])"
         place = line_of(recipe, f"(path|file): .*{word}", word)
-        near = nearest(name, (file.name for file in recipe.folder.iterdir()), cutoff=0.6)
+        near = nearest(name, (file.name for file in recipe.folder.iterdir()))
         step = f"did you mean {listing(near, 'or')}?" if near else f"add it in {recipe.folder}"
         raise RecipeError(f"{place}: there is no {name}", step)
 

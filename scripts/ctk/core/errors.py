@@ -7,12 +7,11 @@ table of the docstrings.
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Collection, Iterable, Sequence
-from difflib import get_close_matches
 
 from ctk.core.secrets import without_credentials as without_credentials
+from ctk.core.similar import nearest
 
 
 class CtkError(Exception):
@@ -43,10 +42,10 @@ class UnknownName(CtkError, exit_code=3):
     """
 
     @classmethod
-    def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    def of(cls, kind: str, name: str, known: Iterable[str], otherwise: str = "") -> UnknownName:
         """An error with the nearest valid names.
 
-        If none is near, with all names or the first ones.
+        If none is near, with the step `otherwise`, or with all names or the first ones.
         """
         valid = sorted(set(known))
         if kind == "platform" and name.startswith(
@@ -56,9 +55,11 @@ class UnknownName(CtkError, exit_code=3):
                 f"there is no CUDA for macOS ({name})",
                 f"name the GPU machine's platform: {', '.join(valid)}",
             )
-        near = nearest(name, valid, cutoff=0.5)
+        near = nearest(name, valid)
         if near and len(near) < len(valid):
             step = f"did you mean {' or '.join(near)}?"
+        elif otherwise:
+            step = otherwise
         elif len(valid) <= _FEW:
             step = f"choose one of {', '.join(valid)}" if valid else f"there is no {kind} yet"
         else:
@@ -71,26 +72,6 @@ def refuse_unknown_names(kind: str, names: Iterable[str], known: Collection[str]
     for name in names:
         if name not in known:
             raise UnknownName.of(kind, name, known)
-
-
-def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
-    """At most three names that are spelled alike, or that have this name as one of their words.
-
-    A first word that both have says nothing: cuda-gdb is not like cuda-gpu.
-    """
-    valid = sorted(set(known))
-    first, dash, rest = name.partition("-")
-    of_family = [
-        other.removeprefix(f"{first}-") for other in valid if dash and other.startswith(f"{first}-")
-    ]
-    if of_family:
-        alike = [
-            f"{first}-{other}" for other in get_close_matches(rest, of_family, n=3, cutoff=cutoff)
-        ]
-    else:
-        alike = get_close_matches(name, valid, n=3, cutoff=cutoff)
-    words = [other for other in valid if name and name in re.split("[-_]", other)]
-    return (alike or words)[:3]
 
 
 class LockError(CtkError, exit_code=4):

@@ -12,7 +12,7 @@ from rattler import Version, VersionSpec
 from rattler.exceptions import InvalidMatchSpecError
 
 from ctk.core.console import listing
-from ctk.core.errors import nearest
+from ctk.core.similar import nearest
 from ctk.lint.tree import EXPRESSION, RecipeFile, Tree
 from ctk.lock.model import Component, ReleaseLock
 from ctk.package.records import match_spec
@@ -294,7 +294,7 @@ def DependenciesExist(tree: Tree) -> Iterator[Finding]:
         for name in {spec.split()[0] for spec in output.depends} - known:
             if name.startswith("__"):
                 continue
-            meant = nearest(name, known, cutoff=0.75)
+            meant = nearest(name, known)
             advice = ", which nobody makes that is known here"
             if meant:
                 advice = f"; did you mean {listing(meant, 'or')}?"

@@ -298,9 +298,18 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
             outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
             known = [*what.recipes]
             known += [output for output in outputs if "{" not in output]
-            raise UnknownName.of("package", name, known)
+            raise UnknownName.of("package", name, known, _of_no_recipe(name))
         recipes |= found
     return recipes
+
+
+def _of_no_recipe(name: str) -> str:
+    """The next step for a name that is near none that a recipe makes."""
+    elsewhere = shlex.join(["ctk", "solve", name])
+    return (
+        f"leave it out if the base channel has it, which `{elsewhere}` shows;"
+        " `ctk build --dry-run --all-components --libraries` lists what the recipes here make"
+    )
 
 
 def _to_build(other: OtherName) -> str:

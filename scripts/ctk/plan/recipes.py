@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from ctk.core.checkout import workspace
 from ctk.core.console import listing
 from ctk.core.document import as_list
-from ctk.core.errors import RecipeError, nearest
+from ctk.core.errors import RecipeError
 from ctk.core.files import (
     file_sha256,
     make_folder,
@@ -30,6 +30,7 @@ from ctk.core.files import (
 )
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
+from ctk.core.similar import nearest
 from ctk.lock.derived import KINDS
 from ctk.plan.commits import last_commit
 from ctk.plan.messages import MISSING_OUTPUT, message_of, shown, uneven_zip
@@ -585,7 +586,7 @@ def _resolved_pin(
 
 def _other_output(name: str, outputs: Iterable[str]) -> str:
     """The step after a pin to an output that there is not."""
-    near = nearest(name, {*outputs} - {name}, cutoff=0.5)
+    near = nearest(name, {*outputs} - {name})
     return "pin to an output that exists in the same variant" + (
         f"; did you mean {near[0]}?" if near else ""
     )

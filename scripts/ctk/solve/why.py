@@ -16,8 +16,9 @@ from dataclasses import replace
 from rattler import PackageRecord, RepoDataRecord, Version, VersionSpec
 
 from ctk.core.console import count, listing
-from ctk.core.errors import Unsolvable, nearest
+from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.similar import nearest
 from ctk.plan.names import OtherName
 from ctk.solve.advice import (
     LOOK_ELSEWHERE,
@@ -480,7 +481,7 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
     if step := elsewhere(name, name, scenario, catalogue):
         return Reason(Kind.NO_PACKAGE, cause, step)
     # Nobody who asks for pytorch means python.
-    near = [] if name in known.own else nearest(name, names, cutoff=0.75)
+    near = [] if name in known.own else nearest(name, names)
     step = f"did you mean {listing(near, 'or')}?" if near else LOOK_ELSEWHERE
     return Reason(Kind.NO_PACKAGE, cause, step)
 
