@@ -44,6 +44,8 @@ LOOK_ELSEWHERE = (
     "see how its name is written, or name a channel that has it with --channel or --base"
 )
 _ENVIRONMENT = "./my-env"
+ANY_CHANNEL = "CHANNEL"
+"""The channel in advice for its page, which knows the address that its readers have."""
 
 
 class Maker(NamedTuple):
@@ -133,16 +135,48 @@ def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue)
     lines = [f"conda-forge has {name}: {add} --base conda-forge"]
     if not checkout.is_planned:  # nothing can be installed from there
         places = _places(catalogue)
-        channels = [
-            word for place in (*(places[:-1] or places), _OF_A_LIST) for word in ("-c", place)
-        ]
+        channels = (*(places[:-1] or places), _OF_A_LIST)
         specs = [text.replace(missing, name, 1) for text in scenario.specs]
-        client = shlex.join(["conda", "create", "-n", "gpu", *channels, *specs])
-        if scenario.driver:  # it may be another machine's
-            client = f"CONDA_OVERRIDE_CUDA={scenario.driver} {client}"
-        lines.append(f"in your client: {client}")
+        lines.append(f"in your client: {_client_line(channels, specs, scenario)}")
         lines += _with_pip(names.pip_project(name), missing, scenario, catalogue)
     return "\n".join(lines)
+
+
+def nvcc_of_conda_forge(rest: Sequence[str], scenario: Scenario, catalogue: Catalogue) -> str:
+    """How to get nvcc of CUDA 12, which no wheel has, beside a toolkit of these channels.
+
+    conda and mamba look for a build in every channel, unless their priority is strict; rattler does
+    not, so this is no request to it. "" where conda-forge is asked already, and on a machine that
+    cannot have CUDA 12.
+
+    Args:
+        rest: The specs of the request without those of nvcc.
+        scenario: The request.
+        catalogue: The channels.
+    """
+    if has_conda_forge(catalogue) or not catalogue.solves(
+        scenario, specs=("cuda-version=12", *rest)
+    ):
+        return ""
+    words = f"{_OF_A_LIST} has nvcc of CUDA 12"
+    if checkout_of(catalogue).is_planned:
+        return words
+    places: Sequence[str] = [ANY_CHANNEL]
+    if isinstance(catalogue, CheckoutCatalogue):
+        places = _places(catalogue)[:-1] or _places(catalogue)
+    others = [text for text in scenario.specs if parse_spec(text).name not in ASKING]
+    specs = [ASKS, *others] if scenario.driver else others
+    channels = [*places, _OF_A_LIST]
+    return f"{words}; in conda or mamba: {_client_line(channels, specs, scenario)}"
+
+
+def _client_line(channels: Iterable[str], specs: Iterable[str], scenario: Scenario) -> str:
+    """The line of conda that creates an environment for the machine of a scenario."""
+    named = [word for channel in channels for word in ("-c", channel)]
+    line = shlex.join(["conda", "create", "-n", "gpu", *named, *specs])
+    if scenario.driver:  # it may be another machine's
+        return f"CONDA_OVERRIDE_CUDA={scenario.driver} {line}"
+    return line
 
 
 def _with_pip(project: str, missing: str, scenario: Scenario, catalogue: Catalogue) -> list[str]:

@@ -28,6 +28,7 @@ from ctk.solve.advice import (
     how_to_build,
     how_to_lock,
     in_unnamed_channel,
+    nvcc_of_conda_forge,
     other_base,
     planned_of,
     what_to_build,
@@ -67,6 +68,7 @@ from ctk.solve.why_request import request_reason, unnamed_reason
 _SHOWN = 8  # versions or builds that a sentence names
 _THREE_NUMBERS = re.compile(r"(?:={1,2})?(\d+\.\d+)\.\d+(?:\.\*)?")
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
+_NVJITLINK = "libnvjitlink"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
 
@@ -166,16 +168,29 @@ def _about_toolkit(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) ->
     return []
 
 
+def driver_for_linked_ptx(pick: Pick) -> str:
+    """The driver that loads the PTX which nvJitLink links, where it is newer than the toolkit."""
+    return _newer_minor(pick, _NVJITLINK)
+
+
+def _newer_minor(pick: Pick, library: str) -> str:
+    """The minor of a library of a newer toolkit than the picked one; "" if it is not newer."""
+    minor = ".".join(pick.version(library).split(".")[:2])
+    return minor if minor and pick.toolkit and older(pick.toolkit, minor) else ""
+
+
 def _newer_libraries(pick: Pick) -> list[str]:
     """Sentences about libraries of a newer toolkit than the picked one, and the effect on PTX."""
     sentences = []
-    for name, library in (("libnvjitlink", "nvJitLink"), ("libnvfatbin", "nvFatbin")):
-        minor = ".".join(pick.version(name).split(".")[:2])
-        if not minor or not older(pick.toolkit, minor):
+    for name, library in ((_NVJITLINK, "nvJitLink"), ("libnvfatbin", "nvFatbin")):
+        minor = _newer_minor(pick, name)
+        if not minor:
             continue
         ptx = ""
-        if name == "libnvjitlink":
+        if name == _NVJITLINK:
             ptx = f", and PTX that it links needs a driver for CUDA {minor}"
+            if pick.scenario.driver:
+                ptx += f" (this one supports {pick.scenario.driver})"
         sentences.append(
             f"{pick.toolkit} has no {library} that Python can use: {name} is {minor}'s{ptx}"
         )
@@ -320,9 +335,16 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
     if reason is None:
         cause = f"{listing(scenario.specs)}: no cause was found by changing one thing"
         reason = Reason(Kind.UNKNOWN, cause, READ_SOLVER)
-    if _wants_nvcc_12(scenario, catalogue):
-        return replace(reason, cause=f"{reason.cause}; {NO_NVCC}")
-    return reason
+    names = [parse_spec(text).name for text in scenario.specs]
+    if not any(map(_NVCC.fullmatch, names)):
+        return reason
+    if reason.kind is Kind.GPU and "cuda-version" not in names:
+        scenario = scenario.also("cuda-version=12")  # mamba does not see that the GPU is older
+    if not _wants_nvcc_12(scenario, catalogue):
+        return reason
+    rest = [text for text in scenario.specs if not _NVCC.fullmatch(parse_spec(text).name)]
+    steps = filter(None, [reason.step, nvcc_of_conda_forge(rest, scenario, catalogue)])
+    return replace(reason, cause=f"{reason.cause}; {NO_NVCC}", step="\n".join(steps))
 
 
 def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
@@ -354,10 +376,8 @@ def _hidden_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
 
 
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
-    """Whether a request needs nvcc of CUDA 12, because of the driver or of a spec."""
+    """Whether a request for nvcc needs that of CUDA 12, because of the driver or of a spec."""
     request = [parse_spec(text) for text in scenario.specs]
-    if not any(_NVCC.fullmatch(spec.name) for spec in request):
-        return False
     if scenario.driver and older(scenario.driver, "13.0"):
         return True
     for wanted in request:

@@ -590,6 +590,27 @@ def _on_linux(scenario: Scenario) -> Scenario:
     return replace(scenario, subdir="linux-64")
 
 
+@pytest.mark.parametrize(
+    ("request_", "driver", "said"),
+    [
+        ("cuda-gpu cuda-nvcc", "12.6", "12.6n*"),
+        ("cuda-gpu cuda-nvcc cuda-version=12.6", "13.0", "12.6n*"),
+        ("cuda-gpu cuda-nvcc cuda-version=12", "13.0", "12.9n*"),
+        ("cuda-nvcc cuda-version=12.6", None, "12.6c*"),
+    ],
+)
+def test_the_line_that_a_refused_nvcc_of_cuda_12_is_given_installs_it(
+    request_: str, driver: str | None, said: str, project: Workspace, channels: Channels
+) -> None:
+    """Those of `tests/unit/solve/test_why.py::test_nvcc_of_cuda_12_is_at_conda_forge`."""
+    asked_ = Scenario(tuple(request_.split()), "linux-64", driver)
+    outcome = client_here("conda", project).create(channels.worlds[FLEXIBLE], asked_)
+    assert not isinstance(outcome, Refused), outcome
+    packages = _packages(outcome.records)
+    assert word(packages, channels) == said
+    assert packages["cuda-nvcc"].version.startswith(f"{said[:4]}.")
+
+
 def test_strict_priority_needs_each_name_of_nvcc(channels: Channels) -> None:
     """The packages of conda-forge's nvcc pin each other's builds, so none of them may be ours."""
     page = (ROOT / "docs" / "users.md").read_text(encoding="utf-8")

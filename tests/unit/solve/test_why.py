@@ -25,7 +25,7 @@ from ctk.solve.advice import (
 )
 from ctk.solve.builds import choices, native_instead
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import ASKING, Catalogue, Pick, Scenario
+from ctk.solve.solve import ASKING, Catalogue, Pick, Scenario, channel_url
 from ctk.solve.why import explain, fit_in_words, newer_nvjitlink, solve_or_say_why
 from kit import foreign_channel
 from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
@@ -128,8 +128,8 @@ def test_a_library_of_a_newer_toolkit_is_named_with_the_driver_that_its_ptx_need
     assert (
         line
         == f"12.0 is picked, {LOADS}. 12.0 has no nvJitLink that Python can use: libnvjitlink is"
-        " 12.3's, and PTX that it links needs a driver for CUDA 12.3. 12.0 has no nvFatbin that"
-        " Python can use: libnvfatbin is 12.4's."
+        " 12.3's, and PTX that it links needs a driver for CUDA 12.3 (this one supports 12.2). 12.0"
+        " has no nvFatbin that Python can use: libnvfatbin is 12.4's."
     )
 
 
@@ -210,6 +210,35 @@ def test_conda_forge_is_named_for_a_package_unless_it_was_asked_and_a_client_onl
         steps["channel"]
         == "see how its name is written, or name a channel that has it with --channel or --base"
     )
+
+
+@pytest.mark.parametrize(
+    ("request_", "command"),
+    [
+        ("12.9 none cuda-core cuda-nvcc", "cuda-gpu cuda-core cuda-nvcc"),
+        ("none none cuda-nvcc cuda-version=12.9", "cuda-nvcc cuda-version=12.9"),
+        ("13.0 none cuda-nvcc=12.9", "cuda-gpu cuda-nvcc=12.9"),
+        ("13.0 7.0 cuda-nvcc", "cuda-gpu cuda-nvcc cuda-version=12"),
+        ("11.8 none cuda-nvcc", ""),  # has no toolkit of CUDA 12
+        ("13.0 3.5 cuda-nvcc", ""),
+    ],
+)
+def test_nvcc_of_cuda_12_is_at_conda_forge(
+    catalogue: Catalogue, request_: str, command: str
+) -> None:
+    """`tests/system/verify/test_flexible.py` solves such lines.
+
+    A page does not know the channel's address; a command line does.
+    """
+    driver = request_.partition(" ")[0]
+    state = "" if driver == "none" else f"CONDA_OVERRIDE_CUDA={driver} "
+    page = Catalogue(catalogue.channels, "linux-64")
+    known = CheckoutCatalogue(catalogue.channels, "linux-64", Checkout())
+    for channels, place in ((page, "CHANNEL"), (known, channel_url(catalogue.channels[0]))):
+        _, step = problem(channels, *asked(request_))
+        words = "conda-forge has nvcc of CUDA 12; in conda or mamba"
+        line = f"{words}: {state}conda create -n gpu -c {place} -c conda-forge {command}"
+        assert step.splitlines()[1:] == ([line] if command else [])
 
 
 NOBODY = (
