@@ -45,13 +45,15 @@ from ctk.solve.solve import (
     Pick,
     Scenario,
     channel_name,
+    older,
     parse_spec,
 )
-from ctk.solve.why import explain, find_reason, limit_in_words
+from ctk.solve.why import driver_for_linked_ptx, explain, find_reason, limit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
 
-ALWAYS = ("cuda-version", "python", "python_abi")
+CUDA = "cuda-version"
+ALWAYS = (CUDA, "python", "python_abi")
 """Packages that a pick may contain besides the requested package."""
 
 NOTES = "answers"
@@ -99,6 +101,7 @@ class Axes:
     pins: tuple[str, ...]  # "", then CUDA majors, then the minors in the channel
     packages: tuple[str, ...]
     of_python: tuple[str, ...] = ()  # packages that bring a Python, so that it can be chosen
+    without_cuda: tuple[str, ...] = ()  # packages that are the same on every machine
     older: bool = False  # whether older drivers than the first get the same answers
     newer: bool = False  # whether newer drivers than the last get the same answers
     # The oldest GPU of the newest CUDA major, and the major before, which knows older ones; None if
@@ -160,6 +163,7 @@ def axes(
         ("", *dict.fromkeys(minor.split(".")[0] for minor in minors), *minors),
         names,
         of_python=tuple(name for name in names if candidates.reach([name]) & {*PYTHON}),
+        without_cuda=without_cuda(names, catalogue),
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
         newer=alike.is_same_driver(str(newest), ANY_DRIVER),
         floor=_floor(catalogue.toolkits),
@@ -187,6 +191,24 @@ def installed_by_name(catalogue: Catalogue) -> list[str]:
     return sorted(name for name in names if not is_half(name))
 
 
+def without_cuda(names: Sequence[str], catalogue: Catalogue) -> tuple[str, ...]:
+    """The packages that bring no toolkit on a machine that can do anything.
+
+    So nobody needs to ask for CUDA builds with them. Of a package without a solution, such as one
+    that the base channel lacks a part of, what it may need decides.
+    """
+    asked = {name: Scenario((name,), catalogue.subdir, ANY_DRIVER) for name in names}
+    catalogue.ask(asked.values())
+
+    def is_without(name: str) -> bool:
+        if pick := catalogue.pick(asked[name]):
+            return not pick.toolkit
+        records = catalogue.query([f"{name} *"], recursive=True)
+        return CUDA not in CandidateClasses(records).reach([name])
+
+    return tuple(name for name in names if is_without(name))
+
+
 def is_half(name: str) -> bool:
     """Whether a package is only installed as a dependency."""
     return bool(_HALVES.fullmatch(name))
@@ -212,6 +234,7 @@ class SelectorAnswer(NamedTuple):
     title: str  # ``CUDA 13.0: everything works on this machine``, or the reason without a solution
     reasons: tuple[str, ...]  # as in ``--explain``; the next step without a solution
     lasts: bool = False  # whether the package can be asked for with `ASKS_NATIVE`
+    works: bool = False  # whether everything works on the machine
 
 
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
@@ -234,9 +257,17 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
         reason = find_reason(scenario, catalogue)
         return SelectorAnswer((), "", "", reason.cause, (reason.step,))
     reasons = tuple(explain(pick, catalogue))
+    packages = _packages(pick.records)
     title = headline(pick, catalogue)
-    lasts = _can_last(pick, catalogue)
-    return SelectorAnswer(_packages(pick.records), pick.toolkit, pick.fit, title, reasons, lasts)
+    return SelectorAnswer(
+        packages,
+        pick.toolkit,
+        pick.fit,
+        title,
+        reasons,
+        lasts=_can_last(pick, catalogue),
+        works=_works(pick),
+    )
 
 
 def _can_last(pick: Pick, catalogue: Catalogue) -> bool:
@@ -255,14 +286,28 @@ def headline(pick: Pick, catalogue: Catalogue) -> str:
     """A pick in a sentence without the words native and compat."""
     if not pick.toolkit:
         return "no CUDA toolkit is needed"
-    if pick.fit == "native":
+    if _works(pick):
         return f"CUDA {pick.toolkit}: everything works on this machine"
+    if pick.fit == "native":
+        return f"CUDA {pick.toolkit}: all but PTX that nvJitLink links works on this machine"
     fit = fit_of(pick, pick.scenario, catalogue.toolkit(pick.toolkit))
     if fit is None or not pick.fit:
         return f"CUDA {pick.toolkit}"
     if fit.limit is LimitedBy.DRIVER:
         return f"CUDA {pick.toolkit}: programs compiled for this GPU work, PTX does not"
     return f"CUDA {pick.toolkit}: {limit_in_words(fit)}"
+
+
+def _works(pick: Pick) -> bool:
+    """Whether everything of a pick works on its machine.
+
+    A native toolkit may have a newer nvJitLink, whose PTX needs a driver as new as itself.
+    """
+    if not pick.toolkit:
+        return True
+    needed, driver = driver_for_linked_ptx(pick), pick.scenario.driver
+    is_refused = bool(needed and driver and older(driver, needed))
+    return pick.fit == "native" and not is_refused
 
 
 @lru_cache(maxsize=4096)
@@ -298,8 +343,8 @@ def packed(answered: Answered) -> dict[str, Any]:
         picks: lists of indexes in `records`
         lines: lists of indexes in `texts`
         texts: parts of sentences, to be joined with spaces
-        answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts]; title is an index in
-            `lines`, reasons a list of them
+        answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts, 1 if everything works];
+            title is an index in `lines`, reasons a list of them
         rows: the answers by GPU for a driver and pin: [answer, number of GPUs, answer, number of
             GPUs, ...]
         grid: pin -> the index of the row of each driver
@@ -315,11 +360,11 @@ def packed(answered: Answered) -> dict[str, Any]:
     picks: dict[tuple[int, ...], int] = {}
     lines: dict[str, int] = {}
     numbered = []
-    for packages, toolkit, fit, title, reasons, lasts in kinds:
+    for packages, toolkit, fit, title, reasons, lasts, works in kinds:
         members = tuple(_place(records, package) for package in packages)
         pick = _place(picks, members) if members else -1
         said = [_place(lines, line) for line in (title, *reasons)]
-        numbered.append([pick, toolkit, fit, said[0], said[1:], int(lasts)])
+        numbered.append([pick, toolkit, fit, said[0], said[1:], int(lasts), int(works)])
     texts: dict[str, int] = {}
     # Lines are split after punctuation, since many have parts in common.
     parts = [[_place(texts, part) for part in re.split(r"(?<=[.;:,]) ", line)] for line in lines]

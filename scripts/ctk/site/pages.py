@@ -37,7 +37,7 @@ from ctk.site.answers import Axes, pin_specs
 from ctk.site.settings import settings
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
-from ctk.solve.solve import ASKING, ASKS, ASKS_NATIVE
+from ctk.solve.solve import ASKS, ASKS_NATIVE
 
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
@@ -351,6 +351,7 @@ _FIELDS = (
     "floor",
     "pythons",
     "of_python",
+    "without_cuda",
     "pins",
     "packages",
 )
@@ -395,15 +396,19 @@ def client_line(
 
     It has a line for each option, channels first.
     """
-    quoted = [channel if _PLAIN.fullmatch(channel) else json.dumps(channel) for channel in channels]
-    given = [f"--channel {channel}" for channel in quoted]
+    given = [f"--channel {channel}" for channel in _quoted(channels)]
     options = [*given, "--override-channels", specs]
     return " \\\n  ".join([f"{client} {command} --name {_ENVIRONMENT}", *options])
 
 
-def commands(site: Site, package: str) -> dict[str, str]:
-    """Client -> what installs a package and activates its environment."""
-    specs = package if package in ASKING else f"{site.asks} {package}"
+def _quoted(channels: Iterable[str]) -> list[str]:
+    """Channels as a shell takes them."""
+    return [channel if _PLAIN.fullmatch(channel) else json.dumps(channel) for channel in channels]
+
+
+def commands(site: Site, package: str, asks: str) -> dict[str, str]:
+    """Client -> what installs a package, with what asks for CUDA, and activates its environment."""
+    specs = f"{asks} {package}".lstrip()
     found = {
         client: client_line(specs, site.channels, client) + _then_activate(client)
         for client in ("conda", "mamba")
@@ -422,9 +427,14 @@ def _then_activate(client: str) -> str:
 
 def _pixi_lines(site: Site) -> str:
     """The commands of pixi for an environment on this machine, without the packages at the end."""
-    named = " ".join(f"--channel {channel}" for channel in site.channels)
+    named = " ".join(f"--channel {channel}" for channel in _quoted(site.channels))
     detect = "pixi workspace platform add --auto-detect"
     return f"pixi init {_ENVIRONMENT} {named}\ncd {_ENVIRONMENT}\n{detect}\npixi add "
+
+
+def _pixi_channels(site: Site) -> str:
+    """The command of pixi that gives a workspace the channels that it does not have yet."""
+    return f"pixi workspace channel add --prepend {' '.join(_quoted(site.channels))}"
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
@@ -471,7 +481,7 @@ def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
                 client: client_line("", site.channels, client, "install")
                 for client in ("conda", "mamba")
             },
-            "pixi": "pixi add ",
+            "pixi": f"{_pixi_channels(site)}\npixi add ",
         },
         "asks": site.asks,
         "lasts": ASKS_NATIVE if ASKS_NATIVE in site.packages else None,

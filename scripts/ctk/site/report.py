@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +24,10 @@ from ctk.package.reader import PathEntry, read_info
 from ctk.package.records import python_of
 from ctk.package.scan import Scanner
 from ctk.release import facts_rows
-from ctk.site.answers import is_half
+from ctk.site.answers import is_half, without_cuda
 from ctk.site.pages import WANTED, IndexedPackage, Page, Site, commands, render
 from ctk.solve import channels
-from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario
+from ctk.solve.solve import ANY_DRIVER, ASKING, Catalogue, Scenario
 from ctk.solve.why import NO_NVCC
 from ctk.verify.table import REQUEST, ask, merged
 
@@ -52,6 +52,7 @@ class Solved(NamedTuple):
     downloads: Mapping[
         str, int
     ] = {}  # package -> bytes of it and of what it needs from this channel
+    without_cuda: Collection[str] = ()  # packages with which nobody needs to ask for CUDA
     problem: str = ""  # why there are none
 
 
@@ -61,13 +62,17 @@ def solve(site: Site) -> Solved:
         return Solved()
     maps: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
     downloads: dict[str, int] = {}
+    bare: set[str] = set()
     measured = any(lock.facts for lock in site.releases)  # the facts have the GPUs
     try:
         with TemporaryDirectory(prefix="ctk-site-") as folder:
             folders = channels.write(channels.built(site.channel), Path(folder)).folders
             for platform in site.platforms:
                 catalogue = Catalogue(folders, platform)
-                downloads |= _downloads(site, catalogue, catalogue.own_names - downloads.keys())
+                names = sorted(catalogue.own_names - downloads.keys())
+                grouped = catalogue.grouped(names)
+                bare.update(without_cuda(names, grouped))
+                downloads |= _downloads(site, grouped, names)
                 if measured:
                     heads, rows = merged(ask(folders, site.releases, platform))
                     maps.setdefault((heads, tuple(rows)), []).append(platform)
@@ -77,7 +82,7 @@ def solve(site: Site) -> Solved:
         HeatMap(alike, heads, [(d, cells) for d, *cells in rows])
         for (heads, rows), alike in maps.items()
     ]
-    return Solved(found, downloads)
+    return Solved(found, downloads, bare)
 
 
 def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[str, int]:
@@ -86,10 +91,9 @@ def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[s
     Not of those without a pick.
     """
     sizes = {(entry.index.subdir, entry.file): entry.size for entry in site.entries}
-    wanted = {name: Scenario((name,), catalogue.subdir, ANY_DRIVER) for name in sorted(names)}
-    grouped = catalogue.grouped(wanted)
-    grouped.ask(wanted.values())
-    picks = {name: pick for name, scenario in wanted.items() if (pick := grouped.pick(scenario))}
+    wanted = {name: Scenario((name,), catalogue.subdir, ANY_DRIVER) for name in names}
+    catalogue.ask(wanted.values())
+    picks = {name: pick for name, scenario in wanted.items() if (pick := catalogue.pick(scenario))}
     return {
         n: sum(sizes.get((r.subdir, r.file_name), 0) for r in pick.records)
         for n, pick in picks.items()
@@ -258,6 +262,7 @@ def packages(site: Site, solved: Solved) -> Iterator[Page]:
             own,
             sorted(users.get(name, set()) - {name}),
             solved.downloads.get(name, own[0].entry.size),
+            asks=site.asks if name not in (*ASKING, *solved.without_cuda) else "",
         )
     licences = {text.path: text.content for build in every for text in build.licences}
     yield from (Page(path, text) for path, text in sorted(licences.items()))
@@ -299,11 +304,12 @@ def _owner(name: str, names: Container[str]) -> str:
 
 
 def _package_page(
-    site: Site, builds: Sequence[PackageBuild], users: Sequence[str], download: int
+    site: Site, builds: Sequence[PackageBuild], users: Sequence[str], download: int, asks: str
 ) -> Page:
     """The page of a package.
 
-    `builds` are newest first, `users` are the packages that depend on it.
+    `builds` are newest first, `users` are the packages that depend on it, `asks` is what its
+    command requests besides it.
     """
     newest = builds[0]
     name = newest.entry.name
@@ -319,7 +325,8 @@ def _package_page(
         title=name,
         description=newest.summary or f"Builds, files and dependencies of {name}.",
         builds=builds,
-        commands=commands(site, name) if site.channels and not is_half(name) else {},
+        commands=commands(site, name, asks) if site.channels and not is_half(name) else {},
+        asks=asks,
         newest=newest,
         download=download,
         rows=[_cuda_row(*key, same) for key, same in rows.items()],

@@ -23,6 +23,7 @@ from playwright.sync_api import Browser, Page, expect
 from rattler import MatchSpec
 
 from ctk.solve.machine import impossible
+from ctk.verify.oracle import version
 
 CTK = Path(sys.executable).with_name("ctk")
 PRINTED = Path(__file__).with_name("nvidia-smi")
@@ -313,7 +314,7 @@ def test_every_answer_is_what_ctk_solve_says(
             right = {
                 "state": "refused",
                 "title": truth["error"]["cause"].splitlines()[0],
-                "why": [truth["error"]["next"]],
+                "why": truth["error"]["next"].splitlines(),
             }
         else:
             right = {
@@ -325,7 +326,7 @@ def test_every_answer_is_what_ctk_solve_says(
             }
             number = len(truth["packages"])
             if f"{number} package" not in seen["summary"] or not seen["title"].startswith(
-                _toolkit(truth)
+                _toolkit(truth, chosen.driver)
             ):
                 wrong.append((chosen, seen["title"], seen["summary"]))
         wrong += [
@@ -358,9 +359,17 @@ def _same(shown: object, right: object) -> bool:
     )
 
 
-def _toolkit(truth: dict[str, Any]) -> str:
-    works = ": everything works on this machine" if truth["fit"] == "native" else ""
-    return f"CUDA {truth['toolkit']}{works}" if truth["toolkit"] else "No CUDA toolkit is needed"
+def _toolkit(truth: dict[str, Any], driver: str) -> str:
+    if not truth["toolkit"]:
+        return "No CUDA toolkit is needed"
+    versions = {package["name"]: package["version"] for package in truth["packages"]}
+    nvjitlink = versions.get("libnvjitlink", "0.0")
+    works = ""
+    if truth["fit"] == "native":
+        is_newer = version(nvjitlink)[:2] > version(driver)
+        what = "all but PTX that nvJitLink links" if is_newer else "everything"
+        works = f": {what} works on this machine"
+    return f"CUDA {truth['toolkit']}{works}"
 
 
 def _settle(page: Page) -> None:
@@ -409,7 +418,9 @@ def added(page: Page) -> str:
     return page.locator("#add").text_content() or ""
 
 
-def test_what_adds_to_an_environment_names_what_its_client_forgets(front: Watched) -> None:
+def test_what_adds_to_an_environment_names_what_its_client_forgets(
+    front: Watched, offered: dict[str, Any]
+) -> None:
     """conda's default solver may remove what is named again.
 
     Mamba does not know what was asked for.
@@ -422,7 +433,9 @@ def test_what_adds_to_an_environment_names_what_its_client_forgets(front: Watche
         assert added(page).endswith(f"--override-channels \\\n{end}")
     expect(words).to_contain_text("Leave it out if the environment has a compat one")
     take(page, "client", "pixi")
-    assert added(page) == "pixi add cuda-core"
+    here = " ".join(offered["channels"])
+    assert added(page) == f"pixi workspace channel add --prepend {here}\npixi add cuda-core"
+    expect(words).to_have_text(re.compile("^The workspace has to state its driver"))
     # Compat, and no driver: there is nothing that could stay native.
     choose(page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", "13.4"))
     take(page, "client", "mamba")
@@ -442,7 +455,7 @@ def test_where_the_machine_is_not_known_what_is_added_may_not_make_the_toolkit_c
         assert added(page).endswith(" cuda-native pytorch")
         expect(page.locator("#add-words")).to_contain_text("cuda-native keeps the toolkit native")
     take(page, "client", "pixi")
-    assert added(page) == "pixi add cuda-native pytorch"
+    assert added(page).endswith("\npixi add cuda-native pytorch")
 
 
 def test_on_windows_a_command_is_one_line_for_every_shell(
@@ -534,6 +547,60 @@ def test_nobody_is_told_a_pin_with_which_there_is_no_such_package(front: Watched
     front.page.fill("#gpu", "V100")
     front.page.locator("#gpu").blur()
     assert shown(front.page)["title"] == "No cuda-nvcc of this channel is for GPU 7.0"
+
+
+def test_nvcc_of_cuda_12_is_said_to_be_at_conda_forge(
+    front: Watched, offered: dict[str, Any]
+) -> None:
+    here = offered["channels"][0]
+    for driver, pin, specs in (("12.6", "", ""), ("13.0", "12.9", " cuda-version=12.9")):
+        choose(front.page, Chosen("cuda-nvcc", "linux-64", driver, "9.0", "", pin))
+        assert shown(front.page)["why"][-1] == (
+            f"conda-forge has nvcc of CUDA 12; in conda or mamba: CONDA_OVERRIDE_CUDA={driver}"
+            f" conda create -n gpu -c {here} -c conda-forge cuda-gpu cuda-nvcc{specs}"
+        )
+
+
+def test_a_head_and_the_lines_below_it_agree_on_a_newer_nvjitlink(front: Watched) -> None:
+    """Toolkit 12.0 has none that Python can use, and the PTX of 12.3's needs a driver as new."""
+    edges = {}
+    for driver, works in (
+        ("12.0", "all but PTX that nvJitLink links works"),
+        ("12.4", "everything works"),
+    ):
+        choose(front.page, Chosen("cuda-core", "linux-64", driver, "9.0", "", ""))
+        seen = shown(front.page)
+        assert seen["title"] == f"CUDA 12.0: {works} on this machine"
+        needs = f"needs a driver for CUDA 12.3 (this one supports {driver})."
+        assert any(needs in line for line in seen["why"])
+        edges[driver] = front.page.locator("#verdict").get_attribute("data-works")
+    assert edges == {"12.0": "false", "12.4": "true"}
+
+
+@pytest.mark.parametrize("client", ["conda", "mamba", "pixi"])
+def test_what_needs_no_cuda_is_not_asked_for_with_cuda_builds(front: Watched, client: str) -> None:
+    page = front.page
+    take(page, "client", client)
+    page.fill("#package", "cuda-arch")
+    seen = shown(page)
+    assert (seen["state"], seen["title"]) == ("solved", "No CUDA toolkit is needed")
+    assert "any machine" in seen["summary"]
+    assert not re.search("cuda-(gpu|native)", seen["command"] + added(page))
+    expect(page.locator("#hint")).to_be_hidden()
+    expect(page.locator("#unseen")).to_be_hidden()
+    assert "driver=" not in page.url
+    page.evaluate("document.getElementById('more').open = true")
+    take(page, "pin", "12")  # then it is asked for
+    assert shown(page)["state"] == "detected"
+    if client != "pixi":
+        assert "cuda-gpu cuda-arch" in shown(page)["command"]
+
+
+def test_the_tool_is_solved_for_every_machine(front: Watched) -> None:
+    """The base channel of a checkout lacks conda-pack, so no command is shown that fails."""
+    front.page.fill("#package", "ctk")
+    seen = shown(front.page)
+    assert seen["state"] == "refused" and seen["title"].startswith("ctk needs conda-pack")
 
 
 def test_a_package_of_another_channel_is_for_machines_that_get_cuda(front: Watched) -> None:
@@ -655,7 +722,7 @@ def test_a_driver_that_was_not_solved_is_said_to_be(front: Watched) -> None:
 def test_a_gpu_that_is_older_than_every_toolkit_is_not_helped_by_a_driver(front: Watched) -> None:
     take(front.page, "machine", "choose")
     front.page.fill("#paste", KEPLER)
-    assert machine(front.page) == ("choose", "11.8", "3.7")
+    assert machine(front.page) == ("choose", "11.4", "3.7")
     seen = shown(front.page)
     assert seen["state"] == "unsolved" and seen["title"].startswith(
         "This GPU is older than every toolkit"
@@ -730,21 +797,31 @@ def test_the_system_of_a_paste_is_chosen_where_the_channel_has_it(
 
 
 @pytest.mark.parametrize(
-    ("driver", "end", "words", "state"),
-    [("19.4", "13.6", "13.6 or newer", "solved"), ("11.4", "11.8", "11.8 or older", "refused")],
+    ("driver", "end", "state"), [("19.4", "13.6", "solved"), ("11.4", "11.8", "refused")]
 )
-def test_a_driver_beyond_the_ends_is_answered_by_the_end(
-    front: Watched, driver: str, end: str, words: str, state: str
+def test_a_driver_beyond_the_ends_is_answered_by_the_end_and_keeps_its_number(
+    front: Watched, driver: str, end: str, state: str
 ) -> None:
     take(front.page, "machine", "choose")
     printed_ = SMI_580.replace("CUDA Version: 13.0", f"CUDA Version: {driver}")
     front.page.fill("#paste", printed_.replace("Tesla V100-SXM2-16GB", "NVIDIA H200         "))
-    expect(front.page.locator("#paste-note")).to_contain_text(
-        f"CUDA {driver}; for every package here that is the same as {end}."
-    )
-    expect(front.page.locator("#driver")).to_have_value(end)
-    expect(front.page.locator("#driver option:checked")).to_have_text(words)
-    assert shown(front.page)["state"] == state
+    expect(front.page.locator("#paste-note")).to_contain_text(f"supports CUDA {driver}.")
+    expect(front.page.locator("#driver")).to_have_value(driver)
+    expect(front.page.locator("#driver option:checked")).to_have_text(driver)
+    seen = shown(front.page)
+    assert seen["state"] == state
+    said = front.page.locator("#answer, #verdict")
+    assert all(end not in text for text in said.all_inner_texts())
+    assert any(f"CUDA {driver}" in text for text in said.all_inner_texts())
+    assert f"driver={driver}" in front.page.url
+    if state == "solved":
+        words = front.page.locator("#hint-code").text_content() or ""
+        assert f"CONDA_OVERRIDE_CUDA={driver} " in words
+        take(front.page, "client", "pixi")
+        (described,) = tomllib.loads(shown(front.page)["command"])["workspace"]["platforms"]
+        assert described["cuda"]["driver"] == driver
+    front.page.reload()
+    assert machine(front.page)[1] == driver
 
 
 NO_GPU = (
@@ -806,6 +883,10 @@ def test_a_gpu_that_is_being_typed_is_no_gpu_yet(front: Watched) -> None:
         ("cuda-cor", "Did you mean cuda-core"),
         ("numbacuda", "Did you mean numba-cuda?"),
         ("CUDA-Core", "Did you mean cuda-core"),
+        ("core-cuda", "Did you mean cuda-core?"),
+        ("cuda-croe", "Did you mean cuda-core?"),
+        ("numpie", 'The page "Packages" has them all.'),
+        ("cuda-gds", 'The page "Packages" has them all.'),
         ("<img src=x onerror=alert(1)>", 'The page "Packages" has them all.'),
     ],
 )
@@ -826,10 +907,10 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
 @pytest.mark.parametrize(
     ("typed", "said", "step"),
     [
-        ("cudatoolkit", "the toolkit of CUDA 11 and older in one package", "Did you mean cuda-"),
-        ("nvidia-nvjitlink-cu12", "a wheel, for pip", "Did you mean libnvjitlink"),
-        ("nvidia-nvjitlink", "a wheel, for pip", "Did you mean libnvjitlink"),
-        ("nvidia-cuda-runtime-cu12", "a wheel, for pip", "Did you mean cuda-cudart"),
+        ("cudatoolkit", "the toolkit of CUDA 11 and older in one package", "Ask for cuda-nvrtc."),
+        ("nvidia-nvjitlink-cu12", "a wheel, for pip", "Ask for libnvjitlink."),
+        ("nvidia-nvjitlink", "a wheel, for pip", "Ask for libnvjitlink."),
+        ("nvidia-cuda-runtime-cu12", "a wheel, for pip", "Ask for cuda-cudart."),
         ("cupy-cuda11x", "a name of CuPy's wheel for a CUDA version", ""),
         ("cuda-driver", "the driver, which belongs to the machine", 'The page "Packages" has'),
     ],

@@ -26,6 +26,7 @@ from ctk.site.answers import (
     installed_by_name,
     packed,
     plan_work,
+    without_cuda,
 )
 from ctk.site.pages import assets, front_page, safe_json, shards
 from ctk.solve.candidates import CandidateClasses
@@ -33,7 +34,7 @@ from ctk.solve.machine import gpu_names
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.oracle import version
 from kit.reading import Read
-from kit.small_channel import asking, base, channel, record, write
+from kit.small_channel import asking, base, channel, pair, record, toolkit, write
 
 pytest_plugins = ["kit.site_fixtures"]
 
@@ -64,7 +65,7 @@ def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) 
     by_gpu = [
         answer for answer, length in zip(row[::2], row[1::2], strict=True) for _ in range(length)
     ]
-    pick, toolkit, fit, title, reasons, lasts = content["answers"][
+    pick, toolkit, fit, title, reasons, lasts, works = content["answers"][
         by_gpu[axes.gpus.index(question.arch)]
     ]
     title, *reasons = (
@@ -73,7 +74,7 @@ def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) 
     )
     records = [content["records"][place] for place in content["picks"][pick]] if pick >= 0 else []
     return SelectorAnswer(
-        tuple(map(tuple, records)), toolkit, fit, title, tuple(reasons), bool(lasts)
+        tuple(map(tuple, records)), toolkit, fit, title, tuple(reasons), bool(lasts), bool(works)
     )
 
 
@@ -244,6 +245,33 @@ def test_a_python_is_chosen_only_for_a_package_that_brings_one(
     assert set(asked.of_python) == {"cuda-bindings", "cuda-core"}
 
 
+def test_what_brings_no_toolkit_is_not_asked_for_with_cuda(
+    folders: Folders, tmp_path: Path
+) -> None:
+    """A tool; one that lacks a part of the base channel; the same beside CUDA; and a library."""
+    made = [
+        record("tool", "1.0", "h_0", "linux-64", depends=["python >=3.12"]),
+        record("lacking", "1.0", "h_0", "linux-64", depends=["nosuch"]),
+        record("lacking-too", "1.0", "h_0", "linux-64", depends=["nosuch", "cuda-version >=12"]),
+    ]
+    ours = write(tmp_path / "channel", iter([*channel(), *made]))
+    names = ["cuda-core", "lacking", "lacking-too", "tool"]
+    found = without_cuda(names, Catalogue([ours, folders[1]], "linux-64"))
+    assert found == ("lacking", "tool")
+
+
+@pytest.mark.parametrize(("driver", "works"), [("12.0", False), ("12.2", False), ("12.3", True)])
+def test_not_everything_works_where_the_driver_refuses_ptx_of_a_newer_nvjitlink(
+    driver: str, works: bool, tmp_path: Path
+) -> None:
+    records = [*toolkit("12.0"), *pair("libnvjitlink", "12.3.101", "h", "linux-64", ">=12.0,<12.4")]
+    made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-64")
+    found = answer(made, Scenario(("libnvjitlink",), "linux-64", driver, "9.0"))
+    what = "everything" if works else "all but PTX that nvJitLink links"
+    assert (found.fit, found.works) == ("native", works)
+    assert found.title == f"CUDA 12.0: {what} works on this machine"
+
+
 def test_halves_of_packages_are_not_offered(tmp_path: Path) -> None:
     names = (
         "cuda-core",
@@ -306,7 +334,7 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
     assert all("//" not in loaded for loaded in read.loaded)
     loaded = {file.path: file.content for file in assets(known_names(workspace()))}
     weight = len(page.content) + sum(len(loaded[path]) for path in read.loaded)
-    assert weight < 86_000, "it is light: 26 kB on the wire"
+    assert weight < 88_000, "it is light: 28 kB on the wire"
 
 
 def test_no_name_on_the_page_is_said_to_be_meant_by_itself() -> None:

@@ -167,6 +167,13 @@ def test_a_page_says_what_its_reader_came_for(
     )
 
 
+def test_the_command_of_a_package_without_cuda_does_not_ask_for_it(small: Site) -> None:
+    solved = report.Solved(without_cuda={"empty"})
+    page = text(report.packages(small, solved), "packages/empty.html")
+    assert "--override-channels \\ empty && conda activate gpu" in page
+    assert "__cuda" not in page.partition("newest version")[0]
+
+
 def test_pages_say_what_is_not_measured_or_not_locked(small: Site) -> None:
     bare = replace(
         small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()}

@@ -3,25 +3,32 @@
 // `ctk solve` has the same.
 "use strict";
 
-/** How well a name fits a typed text: 0 if equal, 1 if it begins with it, 2 if it contains it, else 3. */
-function misfit(name, typed) {
-  if (name === typed) return 0;
-  if (name.startsWith(typed)) return 1;
-  return name.includes(typed) ? 2 : 3;
-}
-
-/** The Levenshtein distance of two words. */
+/** The letters to change, add, drop or swap with the next one to make one word of another. */
 function distance(one, other) {
-  let row = Array.from({ length: other.length + 1 }, (_, place) => place);
+  let [before, row] = [[], Array.from({ length: other.length + 1 }, (_, place) => place)];
   for (let line = 1; line <= one.length; line += 1) {
-    const above = row;
-    row = [line];
+    const [earlier, above] = [before, row];
+    [before, row] = [above, [line]];
     for (let place = 1; place <= other.length; place += 1) {
       const same = above[place - 1] + (one[line - 1] === other[place - 1] ? 0 : 1);
-      row.push(Math.min(same, above[place] + 1, row[place - 1] + 1));
+      const isSwapped = one[line - 1] === other[place - 2] && one[line - 2] === other[place - 1];
+      row.push(Math.min(same, above[place] + 1, row[place - 1] + 1, isSwapped ? earlier[place - 2] + 1 : same));
     }
   }
   return row.at(-1);
+}
+
+/** How far a name is from a typed one; undefined if nobody would mean it. ctk/core/similar.py has the same rule. */
+function far(name, typed) {
+  const [words, wanted] = [name, typed].map((text) => text.split(/[-_.]/));
+  if (words.join("") === wanted.join("") || [...words].sort().join() === [...wanted].sort().join()) return 0;
+  const first = `${wanted[0]}-`; // which says nothing where both have it
+  const skipped = name.startsWith(first) && typed.startsWith(first) ? first.length : 0;
+  const [one, other] = [typed.slice(skipped), name.slice(skipped)];
+  const mistakes = one.length < 3 ? Infinity : distance(one, other);
+  if (mistakes <= Math.max(1, Math.floor(one.length / 4))) return mistakes;
+  if (typed.length > 2 && name.startsWith(typed)) return 100;
+  return words.includes(typed) || (typed.length > 3 && name.includes(typed)) ? 101 : undefined;
 }
 
 const MAJOR = /-cu(?:da)?\d\dx?(?=-|$)/; // in the name of a wheel
@@ -47,7 +54,11 @@ function nearest(typed, names) {
   const other = otherName(wanted);
   if (other) return other[1].filter((name) => names.includes(name));
   if (ELSEWHERE.has(wanted)) return [];
-  const far = (name) => (misfit(name, wanted) < 3 ? misfit(name, wanted) - 3 : distance(name, wanted));
-  const near = names.map((name) => [far(name), name]).filter(([by]) => by <= Math.max(2, wanted.length / 3));
-  return near.sort(([one], [other]) => one - other).slice(0, 3).map(([, name]) => name);
+  const all = names.map((name) => [far(name, wanted), name]).filter(([by]) => by !== undefined).sort(([one], [other]) => one - other);
+  const isTelling = (by) => by < 100 || all.filter(([other]) => other === by).length <= 6;
+  const near = all.filter(([by]) => all[0][0] ? isTelling(by) : !by);
+  return near.slice(0, 3).map(([, name]) => name);
 }
+
+/** The sentence about names that were found: what a name is called here is known, others are a guess. */
+const advice = (typed, near) => (otherName(typed) ? `Ask for ${near.join(", or ")}.` : `Did you mean ${near.join(", or ")}?`);

@@ -1,5 +1,13 @@
 // Filters a table to the rows that have every typed word, or what is meant by them, the best names first. The address keeps what is typed.
 "use strict";
+
+/** How well a name fits a typed text: 0 if equal, 1 if it begins with it, 2 if it contains it, else 3. */
+function misfit(name, typed) {
+  if (name === typed) return 0;
+  if (name.startsWith(typed)) return 1;
+  return name.includes(typed) ? 2 : 3;
+}
+
 for (const box of document.querySelectorAll("[data-search]")) {
   const body = document.getElementById(box.dataset.search);
   const rows = [...body.rows].map((row) => {
@@ -24,7 +32,7 @@ for (const box of document.querySelectorAll("[data-search]")) {
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
     const other = otherName(typed)?.[0];
     status.textContent = typed
-      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel.")
+      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. ${advice(typed, near)}` : matches ? "" : ". Not in this channel.")
       : `${rows.length} packages, and ${body.querySelectorAll(".parts li").length} parts of them in their rows`;
     if (typed && !matches && !near.length && ELSEWHERE.has(wanted)) {
       const link = document.createElement("a");

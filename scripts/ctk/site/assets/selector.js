@@ -29,21 +29,24 @@
 
   /** An answer of those that were loaded; null if it was not solved. */
   function lookUp(answers, axes, { driver, gpu, pin }) {
-    const row = answers.rows[answers.grid[pin]?.[axes.drivers.indexOf(driver)]];
+    const end = standIn(driver, axes);
+    const row = answers.rows[answers.grid[pin]?.[axes.drivers.indexOf(end)]];
     let left = axes.gpus.indexOf(gpu);
     if (!row || left < 0) return null;
     for (let place = 0; place < row.length; place += 2) {
-      if (left < row[place + 1]) return readAnswer(answers, row[place]);
+      if (left < row[place + 1]) return readAnswer(answers, row[place], end, driver);
       left -= row[place + 1];
     }
     return null;
   }
 
-  function readAnswer(answers, place) {
-    const [pick, toolkit, fit, title, reasons, lasts] = answers.answers[place];
-    const line = (of) => answers.lines[of].map((part) => answers.texts[part]).join(" ");
+  /** The answer at a place, whose texts name the driver that was asked for, and this channel. */
+  function readAnswer(answers, place, end, driver) {
+    const [pick, toolkit, fit, title, reasons, lasts, works] = answers.answers[place];
+    const solved = new RegExp(`(?<= )${end}(?!\\.?\\d)`, "g");
+    const line = (of) => answers.lines[of].map((part) => answers.texts[part]).join(" ").replace(solved, driver).replace("CHANNEL", offered.channels[0]);
     const packages = pick < 0 ? null : answers.picks[pick].map((record) => answers.records[record]);
-    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line), lasts: Boolean(lasts) };
+    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line), lasts: Boolean(lasts), works: Boolean(works) };
   }
 
   /** Whether a version of two numbers is before another: 9.0 is before 10.0. */
@@ -62,15 +65,19 @@
     const typed = machine === "choose" ? at("gpu").value.trim() : "";
     const platform = picked("platform");
     const name = at("package").value.trim() || picked("first");
+    const pin = picked("pin");
+    const needsCuda = pin || !offered.platforms[platform].without_cuda.includes(name);
+    const driver = machine === "none" ? null : (machine === "choose" && at("driver").value) || (needsCuda ? undefined : null);
     return {
       platform,
       client: picked("client"),
       package: name,
       python: hasPython(name, platform) ? picked("python") : "",
-      pin: picked("pin"),
+      pin,
       machine,
-      driver: machine === "none" ? null : (machine === "choose" && at("driver").value) || undefined,
-      gpu: typed ? gpuOfText(typed, offered.gpus) ?? undefined : null,
+      needsCuda,
+      driver,
+      gpu: typed && driver !== null ? gpuOfText(typed, offered.gpus) ?? undefined : null,
     };
   }
 
@@ -90,7 +97,7 @@
   /** What is requested before the package. With the driver in the request, conda and mamba cannot ignore it, and install
    * a toolkit that it cannot run. Where a native toolkit is known to serve, no other one may replace it later. */
   function asking(now, lasts) {
-    if (now.driver === null || [offered.asks, offered.lasts].includes(now.package)) return [];
+    if (now.driver === null || !now.needsCuda || [offered.asks, offered.lasts].includes(now.package)) return [];
     return [(lasts && offered.lasts) || offered.asks];
   }
 
@@ -225,11 +232,11 @@
     at("client").hidden = at("install").hidden && picked("client") !== "pixi";
     at("pick").hidden = at("toolkits").hidden = state !== "solved";
     at("unseen").hidden = true;
-    at("verdict").dataset.fit = "";
+    at("verdict").dataset.works = "";
   }
 
   function showPick(now, answer, unseen, [oldest, newest]) {
-    const { packages, title, reasons, fit } = answer;
+    const { packages, title, reasons, works } = answer;
     const known = packages.every(([, , , bytes]) => bytes > 0);
     const total = packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
     const download = known ? `${size(total)} to download` : "their size is not known before they are built";
@@ -237,11 +244,11 @@
     const axes = offered.platforms[now.platform];
     const machine = now.driver
       ? `driver for CUDA ${driverWords(now.driver, axes)}, ${now.gpu ? `GPU ${now.gpu}` : "any GPU that it runs"}`
-      : "no driver";
+      : now.needsCuda ? "no driver" : "any machine";
     const range = oldest && newest ? `${oldest} to ${newest}` : oldest ? `${oldest} or newer` : `${newest} or older`;
     const limit = oldest || newest ? `, if its GPU has compute capability ${range}` : "";
     show("solved", sentence(title) + limit, `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
-    at("verdict").dataset.fit = fit;
+    at("verdict").dataset.works = works;
     at("pick-title").textContent = `What is installed: ${number}`;
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
       const row = document.createElement("tr");
@@ -302,13 +309,14 @@
     const [words, code] = hint(now);
     const isFile = pixi && stated;
     at("save").hidden = at("use").hidden = !isFile;
-    at("hint").hidden = pixi;
+    at("hint").hidden = pixi || !now.needsCuda;
     const asks = pixi ? asksInPixi(now, lasts) : asking(now, lasts);
     at("command").textContent = isFile ? manifest(now, asks) : typedCommand(offered.create, asks, now, pin) + thenActivate(now);
     const again = askingAgain(now, answer);
-    at("add-words").textContent = offered.lasts && again.includes(offered.lasts)
-      ? `${offered.lasts} keeps the toolkit native. Leave it out if the environment has a compat one: conda list cuda-version shows which it is.`
+    const keeps = offered.lasts && again.includes(offered.lasts)
+      ? `${offered.lasts} keeps the toolkit native. Leave it out if the environment has a compat one: ${pixi ? "pixi" : "conda"} list cuda-version shows which it is.`
       : "";
+    at("add-words").textContent = pixi && now.needsCuda ? `The workspace has to state its driver, as that above does. ${keeps}` : keeps;
     at("add").textContent = typedCommand(offered.add, again, { ...now, python: "" }, pixi ? "" : pin);
     at("then").textContent = isFile ? "pixi install\npixi shell" : "";
     at("hint-words").textContent = words;
@@ -371,7 +379,7 @@
   function showRefused({ title, reasons }) {
     // Without a next step, such a machine cannot exist.
     const why = reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
-    show("refused", sentence(title), why, reasons.length ? reasons.map(sentence) : ["Choose another driver or GPU."]);
+    show("refused", sentence(title), why, reasons.length ? reasons.flatMap((step) => step.split("\n")).map(sentence) : ["Choose another driver or GPU."]);
   }
 
   const noPackage = (now) => otherName(now.package)?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
@@ -407,8 +415,9 @@
     if (!now.package) return ["Name a package", ""];
     if (!axes.packages.includes(now.package)) {
       const near = nearest(now.package, axes.packages);
-      const step = near.length ? `Did you mean ${near.join(", or ")}?` : 'The page "Packages" has them all.';
-      return [noPackage(now), "", [step]];
+      const lacking = (otherName(now.package)?.[1] ?? []).filter((name) => !near.includes(name));
+      const step = near.length ? advice(now.package, near) : 'The page "Packages" has them all.';
+      return [noPackage(now), "", [step, ...(lacking.length ? [`This channel does not have ${lacking.join(" or ")}.`] : [])]];
     }
     if (now.gpu === undefined) {
       return [NOT_SOLVED, "The GPU is not known by that name.", [`Type its compute capability, such as 9.0. ${PRINTS}`, "Or leave the field empty, unless the GPU is older than compute capability 5.0 (Kepler and before): no toolkit here is for it."]];
@@ -416,7 +425,7 @@
     if (!axes.gpus.includes(now.gpu)) return wrong(`No answer was made for compute capability ${now.gpu}.`, axes.gpus);
     if (!axes.pythons.includes(now.python)) return wrong(`No answer was made for Python ${now.python}.`, axes.pythons);
     if (!axes.pins.includes(now.pin)) return wrong(`No answer was made for CUDA ${now.pin}.`, axes.pins);
-    if (now.driver !== undefined && !axes.drivers.includes(now.driver)) {
+    if (now.driver !== undefined && !axes.drivers.includes(standIn(now.driver, axes))) {
       return wrong(`No answer was made for a driver for CUDA ${now.driver}.`, axes.drivers);
     }
     return null;
@@ -508,15 +517,17 @@
     return isLess(drivers.at(-1), driver) ? "newer" : undefined;
   }
 
-  /** The driver that has the answers for a driver; a driver without answers is added to the choices. */
+  /** The driver that has the answers for a driver: itself, or an end beyond which they are the same. */
+  function standIn(driver, axes) {
+    const end = /^\d+\.\d+$/.test(driver) && endOf(axes, beyond(driver, axes.drivers.filter(Boolean)));
+    return axes.drivers.includes(driver) ? driver : end || driver;
+  }
+
+  /** Chooses a driver, and adds it if it is not offered. */
   function chooseDriver(driver) {
     const select = at("driver");
-    const axes = offered.platforms[picked("platform")];
-    const end = /^\d+\.\d+$/.test(driver) && endOf(axes, beyond(driver, axes.drivers.filter(Boolean)));
-    const value = axes.drivers.includes(driver) ? driver : end || driver;
-    if (![...select.options].some((option) => option.value === value)) select.append(new Option(value, value));
-    select.value = value;
-    return value;
+    if (![...select.options].some(({ value }) => value === driver)) select.append(new Option(driver, driver));
+    select.value = driver;
   }
 
   /** A paste describes the whole machine, so it replaces earlier values. */
@@ -537,9 +548,8 @@
     if (found.driver !== undefined || !text.includes("compute_cap")) at("driver").value = ""; // which tells nothing of it
     at("gpu").value = found.arm ?? (found.unknown.length && !old ? "" : ordered[0] ?? "");
     if (found.driver) {
-      const taken = chooseDriver(found.driver);
-      const same = taken === found.driver ? "" : `; for every package here that is the same as ${taken}`;
-      said.push(`The driver supports CUDA ${found.driver}${same}.`);
+      chooseDriver(found.driver);
+      said.push(`The driver supports CUDA ${found.driver}.`);
     } else if (!at("driver").value && (ordered.length || found.unknown.length)) said.push("The driver's CUDA version is not in it: choose it below.");
     if (found.driver && !ordered.length && !found.unknown.length) said.push("It names no GPU: type it below.");
     if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: ${old ? `GPU ${ordered[0]} counts, unless that is older.` : `type the compute capability below. ${PRINTS}`}`);
@@ -554,7 +564,7 @@
   // The URL has the choices, so that it can be sent to somebody.
 
   function remember(now) {
-    const driver = now.driver === null ? "none" : now.driver ?? (now.machine === "choose" ? "choose" : "");
+    const driver = now.machine === "none" ? "none" : now.driver ?? (now.machine === "choose" ? "choose" : "");
     const values = { client: now.client === usualClient ? "" : now.client, package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
     const kept = Object.entries(values).filter(([, value]) => value);
     try {
