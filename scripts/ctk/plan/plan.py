@@ -56,6 +56,12 @@ from ctk.plan.recipes import (
 if TYPE_CHECKING:  # a plan that succeeds does not need this import
     from ctk.plan.names import OtherName
 
+_LIST_PACKAGES = (
+    "leave it out if it is of the base channel, as python is; what the recipes here make is listed"
+    " by `ctk build --dry-run --all-components --libraries`"
+)
+"""The next step for a package that no recipe makes, and that has no name like one."""
+
 Named = TypeVar("Named")
 
 
@@ -298,18 +304,9 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
             outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
             known = [*what.recipes]
             known += [output for output in outputs if "{" not in output]
-            raise UnknownName.of("package", name, known, _of_no_recipe(name))
+            raise UnknownName.of("package", name, known, _LIST_PACKAGES)
         recipes |= found
     return recipes
-
-
-def _of_no_recipe(name: str) -> str:
-    """The next step for a name that is near none that a recipe makes."""
-    elsewhere = shlex.join(["ctk", "solve", name])
-    return (
-        f"leave it out if the base channel has it, which `{elsewhere}` shows;"
-        " `ctk build --dry-run --all-components --libraries` lists what the recipes here make"
-    )
 
 
 def _to_build(other: OtherName) -> str:
