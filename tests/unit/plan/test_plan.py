@@ -174,7 +174,7 @@ def test_a_name_that_is_near_no_other_does_not_bring_them_all() -> None:
     assert (
         UnknownName.of("recipe", "nosuch", many).step == "there are 40, such as lib0, lib1, lib10"
     )
-    assert UnknownName.of("recipe", "lib3", many).step.count(" or ") == 2
+    assert UnknownName.of("recipe", "lib3x", many).step.count(" or ") == 2
     assert UnknownName.of("recipe", "b", ["a-b", "long-name-c", "d"]).step == "did you mean a-b?"
     assert UnknownName.of("platform", "nosuch", few).step == "choose one of linux-64, win-64"
     assert UnknownName.of("release", "nosuch", []).step == "there is no release yet"
