@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("feedstocks", nargs="+", type=Path, help="git folders")
     parser.add_argument("--instead", action="append", default=[], metavar="URL=FOLDER")
     parser.add_argument("--environment", type=Path, help="one for all that is in it")
+    parser.add_argument("--logs", type=Path, help="a folder for the output of what fails")
     parser.add_argument("--only", action="append", help="an output; may be repeated")
     given = parser.parse_args()
     versions = versions_in(given.channel)
@@ -201,6 +202,11 @@ def main() -> None:
                         if not done.code:
                             counts["passed"] += 1
                             continue
+                        if given.logs:
+                            given.logs.mkdir(parents=True, exist_ok=True)
+                            number = len(list(given.logs.glob("*.log")))
+                            log = given.logs / f"{number:03}-{output.name}.log"
+                            log.write_text(f"$ {command}\n{done.output}")
                         outcome = class_of(output, command) or "failed"
                         counts[outcome] += 1
                         print(f"{outcome}: {output.name}: {command}: {done.why}", flush=True)

@@ -27,6 +27,8 @@ def hit(number: int) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Writes the seconds of each phase of a test."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # the process that has started it is told, too
     line = {"test": report.nodeid, "seconds": report.duration, "passed": not report.failed}
     _write(line)
 
