@@ -84,6 +84,10 @@ _WHEELS = (
     "Its sources are wheels. conda-forge's linter refuses compiled ones, and its recipes of CUDA"
     " take archives."
 )
+_MADE_FILES = (
+    "Nobody publishes the files in `recipe/made`. They were made for this export, from the names in"
+    " NVIDIA's libraries and headers."
+)
 _VERSIONS = (
     "Its versions are in `recipe/conda_build_config.yaml`. conda-forge's bot raises them in the"
     " recipe."
@@ -312,7 +316,9 @@ def _say_left_out(export: _Export, published: Set, say: Callable[[str], None]) -
 
 
 def _readme(export: _Export, root: Path, *, has_wheels: bool) -> str:
-    reasons = [f"- {reason}" for reason in _reasons(export.recipe, has_wheels=has_wheels)]
+    has_made = bool(export.plan.derived)
+    why = _reasons(export.recipe, has_wheels=has_wheels, has_made=has_made)
+    reasons = [f"- {reason}" for reason in why]
     return _README.format(
         name=export.recipe.name,
         revision=_revision(root),
@@ -365,10 +371,12 @@ def _revision(root: Path) -> str:
     return f"commit {commit} of cuda-feedstocks{place}{changes}"
 
 
-def _reasons(recipe: Recipe, *, has_wheels: bool) -> Iterator[str]:
+def _reasons(recipe: Recipe, *, has_wheels: bool, has_made: bool) -> Iterator[str]:
     """Why conda-forge cannot take the export of a recipe."""
     if has_wheels:
         yield _WHEELS
+    if has_made:
+        yield _MADE_FILES
     yield _VERSIONS
     yield _PINS
     if recipe.names_used & {"cuda_fit", "nvjitlink_fit"}:

@@ -116,4 +116,6 @@ def _refuse_smaller_request(
     if more:
         add = shlex.join(["ctk", "env", "add", str(installed.prefix), *more])
         step = f"to keep them and have more: `{add}`; {step}"
+    elif note:
+        step = f"to keep and update them all: `{note.again(installed.prefix)}`; {step}"
     raise WouldLose(cause, step, titles)

@@ -67,6 +67,7 @@ class Checkout:
         is_planned: Whether these are such channels.
         known_names: What is known of names that are no packages here.
         other_channels: What is known of the versions that conda-forge and RAPIDS keep.
+        prefix: The environment of ctk that is asked to have more; "" for a new environment.
     """
 
     maker: Callable[[str], Maker | None] = lambda name: None
@@ -75,6 +76,7 @@ class Checkout:
     is_planned: bool = False
     known_names: Callable[[], Names] = Names
     other_channels: Callable[[], OtherChannels] = lambda: OtherChannels({}, {})
+    prefix: str = ""
 
 
 class CheckoutCatalogue(Catalogue):
@@ -134,10 +136,11 @@ def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue)
     add = "add" if name == missing else "ask for that, and add"
     lines = [f"conda-forge has {name}: {add} --base conda-forge"]
     if not checkout.is_planned:  # nothing can be installed from there
-        places = _places(catalogue)
-        channels = (*(places[:-1] or places), _OF_A_LIST)
-        specs = [text.replace(missing, name, 1) for text in scenario.specs]
-        lines.append(f"in your client: {_client_line(channels, specs, scenario)}")
+        if not checkout.prefix:
+            places = _places(catalogue)
+            channels = (*(places[:-1] or places), _OF_A_LIST)
+            specs = [text.replace(missing, name, 1) for text in scenario.specs]
+            lines.append(f"in your client: {_client_line(channels, specs, scenario)}")
         lines += _with_pip(names.pip_project(name), missing, scenario, catalogue)
     return "\n".join(lines)
 
@@ -180,25 +183,37 @@ def _client_line(channels: Iterable[str], specs: Iterable[str], scenario: Scenar
 
 
 def _with_pip(project: str, missing: str, scenario: Scenario, catalogue: Catalogue) -> list[str]:
-    """The commands that create an environment with the rest of a request, and a project by pip."""
+    """The commands that make an environment with the rest of a request, and a project by pip.
+
+    What asks for more in an environment has that environment.
+    """
     rest = [text for text in scenario.specs if missing not in text.lower()]
-    specs = (*rest, "pip")
+    specs = list(dict.fromkeys((*rest, "pip")))
     if (
         not project
         or scenario.subdir != this_platform()
-        or not catalogue.solves(scenario, specs=specs)
+        or not catalogue.solves(scenario, specs=tuple(specs))
     ):
         return []
+    prefix = checkout_of(catalogue).prefix
+    if prefix:
+        words = ["ctk", "env", "add", prefix, "pip"]
+    else:
+        words = _words_to_create(specs, scenario, catalogue)
+    environment = prefix or _ENVIRONMENT
+    install = ["ctk", "env", "run", environment, "--", "python", "-m", "pip", "install", project]
+    return [f"with pip: {shlex.join(words)} && {shlex.join(install)}"]
+
+
+def _words_to_create(specs: Iterable[str], scenario: Scenario, catalogue: Catalogue) -> list[str]:
+    """The command that makes an environment for the machine of a scenario."""
     words = ["ctk", "env", "create", *specs, "--prefix", _ENVIRONMENT]
     words += ["--driver", scenario.driver] if scenario.driver else []
     words += ["--arch", scenario.arch] if scenario.driver and scenario.arch else []
     if checkout_of(catalogue).is_named:
         *ours, base = _places(catalogue)
         words += [word for place in ours for word in ("--channel", place)] + ["--base", base]
-    install = shlex.join(
-        ["ctk", "env", "run", _ENVIRONMENT, "--", "python", "-m", "pip", "install", project]
-    )
-    return [f"with pip: {shlex.join(words)} && {install}"]
+    return words
 
 
 def base_with(name: str, catalogue: Catalogue) -> str:

@@ -187,6 +187,7 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(
         ("cuda-version", 3, r" for CUDA [\d.]+, for all platforms \(noarch\)"),
         ("jaxlib", 3, r" on linux-64, linux-aarch64"),
         ("cuda-arch", 2, r", for all platforms \(noarch\)"),
+        ("libcublas", 5, r" for CUDA [\d.]+ on linux-64, linux-aarch64, win-64"),
     ],
 )
 def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_it(
@@ -206,6 +207,7 @@ def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_i
     has_wheels = "url: " in exported(name)["recipe/recipe.yaml"]
     assert any("wheels" in line for line in listed) == has_wheels
     assert ("The sources are the wheels" in readme) == has_wheels
+    assert any("recipe/made" in line for line in listed) == (name == "libcublas")
 
 
 def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path: Path) -> None:

@@ -62,7 +62,12 @@ def test_the_table_has_the_picks_of_every_minor_of_each_major_and_one_newer(
     ("driver", "gpu", "cell", "said"),
     [
         ("12.4", "10.0", "", ""),
-        ("12.8", "10.3", "12.9 compat", "machine code and nvJitLink work, but the driver refuses its PTX with error 222"),
+        (
+            "12.8",
+            "10.3",
+            "12.9 compat",
+            "machine code and nvJitLink work, but the driver refuses its PTX with error 222",
+        ),
         ("12.9", "12.1", "12.9", "native: "),
         (
             "12.8",

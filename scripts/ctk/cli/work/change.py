@@ -25,6 +25,7 @@ from ctk.env.examine import Examined, examined
 from ctk.env.outside import refuse_reaching_out
 from ctk.env.prefix import Note
 from ctk.env.request import values_of, with_more
+from ctk.solve.advice import CheckoutCatalogue
 from ctk.solve.builds import choices
 from ctk.solve.change import TOOLKIT, Kind, Package, Worse
 from ctk.solve.channels import built_catalogue
@@ -130,7 +131,10 @@ def channels_of(found: Examined, workspace: Workspace, stated: Stated) -> Catalo
             stated = replace(stated, channels=tuple(first or [base]), base=base)
     stated = stated.known()
     base = base_beside(stated.base, stated.channels, workspace)
-    return built_catalogue(workspace, base, found.machine.subdir, stated.channels)
+    catalogue = built_catalogue(workspace, base, found.machine.subdir, stated.channels)
+    if found.note and isinstance(catalogue, CheckoutCatalogue):
+        catalogue.checkout = replace(catalogue.checkout, prefix=str(found.prefix))
+    return catalogue
 
 
 def _place(source: str) -> str:
