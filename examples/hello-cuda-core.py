@@ -19,8 +19,9 @@ try:
 except ImportError as error:
     sys.exit(
         f"error: {error}\n"
-        "next: start this with the Python of an environment with cuda-core, which"
-        " `ctk env create cuda-core --prefix ./my-env` makes"
+        "next: start this with the Python of an environment with cuda-core:"
+        " `ctk env add ./my-env cuda-core` adds it to one,"
+        " and `ctk env create cuda-core --prefix ./my-env` makes one"
     )
 
 # out = 2 * in + 1. The kernel calls a function that another source defines.

@@ -18,8 +18,9 @@ try:
 except ImportError as error:
     sys.exit(
         f"error: {error}\n"
-        "next: start this with the Python of an environment with numba-cuda-mlir, which"
-        " `ctk env create numba-cuda-mlir --prefix ./my-env` makes"
+        "next: start this with the Python of an environment with numba-cuda-mlir:"
+        " `ctk env add ./my-env numba-cuda-mlir` adds it to one,"
+        " and `ctk env create numba-cuda-mlir --prefix ./my-env` makes one"
     )
 
 SIZE = 100_003  # not a multiple of a block
