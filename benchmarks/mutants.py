@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
@@ -34,7 +35,7 @@ from typing import Any
 import pytest
 from reached import Reached
 
-from ctk.core.checkout import workspace
+from ctk.core.checkout import git, workspace
 
 # Files of a checkout that tests read and that are too large to copy, or made by tools.
 _LINKED = (".venv", ".cache", "output", ".git")
@@ -269,7 +270,12 @@ def run_tests(
 def measured(
     root: Path, expressions: Mapping[tuple[str, Place], int], suites: Sequence[str], jobs: int
 ) -> Reached:
-    """Which tests evaluate expressions. The suites run once."""
+    """Which tests evaluate expressions. The suites run once for a commit and these expressions."""
+    commit = git(root, "rev-parse", "HEAD")
+    asked = repr((commit, sorted(expressions.items()), suites))
+    kept = root / ".cache" / f"reached-{sha256(asked.encode()).hexdigest()[:16]}.jsonl"
+    if kept.exists():
+        return Reached.read(kept)
     with tempfile.TemporaryDirectory() as folder:
         clone = copied(root, Path(folder))
         mark(clone, expressions)
@@ -279,7 +285,8 @@ def measured(
         print(done.stdout.rstrip().rpartition("\n")[2], flush=True)
         if not file.exists():
             raise SystemExit(f"error: no test ran:\n{done.stdout}{done.stderr}")
-        return Reached.read(file)
+        shutil.move(file, kept)
+    return Reached.read(kept)
 
 
 def known(results: Path) -> dict[str, dict[str, Any]]:
@@ -348,7 +355,7 @@ def main() -> None:
         for mutant in chosen(root, room, given.number, given.seed)
     ]
     to_run = [one for one in order if is_to_run(results.lines.get(one[1].name), given.again)]
-    expressions = numbered([mutant for _, mutant in to_run])
+    expressions = numbered([mutant for _, mutant in order])
     reached = measured(root, expressions, suites, given.jobs)
     with tempfile.TemporaryDirectory() as folder:
         free: SimpleQueue[Path] = SimpleQueue()
