@@ -271,7 +271,7 @@ def _glibc_is_new_enough(environment: Examined) -> Finding:
 
 @look_at(Examined, "driver")
 def _driver_fits(environment: Examined) -> Finding:
-    """Programs need a driver that starts and is as new as packages require: errors 35, 100, 222."""
+    """Programs need a driver that works and is as new as packages require: errors 35, 100, 222."""
     state, driver = environment.driver_state, environment.machine.driver
     if state and (fault := driver_at_fault(state)):
         # Many hide the GPU on purpose, for example from the tests of a program.
