@@ -77,6 +77,9 @@ class FileEnvironment:
         drivers: Platform -> the CUDA version of the driver that the file states for it
             (``system-requirements``, or ``cuda`` of a platform).
         archs: Platform -> the compute capability that it states beside such a driver: ``9.0``.
+        with_driver: The platforms for which it always states a driver: no entry of ``platforms`` is
+            for a machine without one.
+        is_unused: Whether it is a feature of pixi that no environment has.
     """
 
     name: str
@@ -85,6 +88,8 @@ class FileEnvironment:
     subdirs: tuple[str, ...] = ()
     drivers: Mapping[str, str] = field(default_factory=dict)
     archs: Mapping[str, str] = field(default_factory=dict)
+    with_driver: tuple[str, ...] = ()
+    is_unused: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -88,8 +88,8 @@ class Workspace:
     def environments(self, others: Mapping[str, Feature]) -> tuple[FileEnvironment, ...]:
         """The environments, the default one first.
 
-        A feature that no environment has is read as an environment of its own, with a note: pixi
-        installs it nowhere, and its lines are answered all the same.
+        A feature that no environment has is read as an environment of its own: pixi installs it
+        nowhere, and its lines are answered all the same.
 
         Args:
             others: Features that other tables define, by name; `DEFAULT` is for each environment.
@@ -97,16 +97,12 @@ class Workspace:
         features = self._features(others)
         members = self._members(features)
         used = {name for names in members.values() for name in names}
-        for name in features:
-            if name not in used and name not in members:
-                members[name] = [name, DEFAULT]
-                self._note_unused(name)
-        return tuple(self._environment(name, own, features) for name, own in members.items())
-
-    def _note_unused(self, name: str) -> None:
-        path = (*self.root, "feature", name)
-        place = f"line {self.toml.line(path)}: " if path in self.toml.spans else ""
-        self.notes.append(f"{place}no environment has the feature `{name}`")
+        unused = [name for name in features if name not in used and name not in members]
+        found = [self._environment(name, own, features) for name, own in members.items()]
+        for name in unused:
+            environment = self._environment(name, [name, DEFAULT], features)
+            found.append(replace(environment, is_unused=True))
+        return tuple(found)
 
     def _members(self, features: dict[str, Feature]) -> dict[str, list[str]]:
         """Environment, the default one first -> its features, that of the main tables last.
@@ -149,6 +145,7 @@ class Workspace:
             tuple(dict.fromkeys(entry.subdir for entry in platforms)),
             drivers,
             _archs(platforms, drivers),
+            _with_driver(members, platforms, drivers),
         )
 
     def _channels_of(self, members: Iterable[Feature]) -> tuple[str, ...]:
@@ -327,6 +324,16 @@ def _archs(platforms: Iterable[Platform], drivers: Mapping[str, str]) -> dict[st
         for entry in platforms
         if entry.arch and entry.driver == drivers.get(entry.subdir)
     }
+
+
+def _with_driver(
+    members: Iterable[Feature], platforms: Sequence[Platform], drivers: Iterable[str]
+) -> tuple[str, ...]:
+    """The platforms of which each entry has a driver, its own or that of a feature."""
+    if any(feature.driver for feature in members):
+        return tuple(drivers)
+    without = {entry.subdir for entry in platforms if not entry.driver}
+    return tuple(subdir for subdir in drivers if subdir not in without)
 
 
 def _is_for_all(members: Iterable[Feature], entry: Platform) -> bool:

@@ -13,6 +13,7 @@ from ctk.core.errors import BadValue
 from ctk.core.files import replace_file
 from ctk.envfile.model import EnvironmentFile, Format, Line, Tool
 from ctk.envfile.rewrite_edits import Edit as Edit
+from ctk.envfile.rewrite_edits import ForFirst as ForFirst
 from ctk.envfile.rewrite_edits import line_end_of
 from ctk.envfile.rewrite_text import environment_of
 from ctk.envfile.rewrite_toml import has_pixi, rewritten_manifest
@@ -25,6 +26,7 @@ def rewritten(
     channels: Sequence[str],
     first: Sequence[str] = (),
     projects: Mapping[str, str] | None = None,
+    place: ForFirst | None = None,
 ) -> str:
     """The text of a file after edits.
 
@@ -40,6 +42,7 @@ def rewritten(
         first: Specs to write before all others, of packages that the file does not name.
         projects: Package of the first channel -> the project of pip that it takes the place of, for
             lines that stay in the lists of a pyproject.toml.
+        place: Where `first` stands in a file of pixi; by default where something is edited.
 
     Raises:
         BadValue: The text cannot be edited, at a line that is named.
@@ -59,7 +62,7 @@ def rewritten(
     if file.format is Format.ENVIRONMENT:
         text = rewritten_environment(whole, merged, channels, first)
     else:
-        text = rewritten_manifest(whole, merged, channels, first, projects or {})
+        text = rewritten_manifest(whole, merged, channels, first, projects or {}, place)
     return text.removesuffix(end)
 
 

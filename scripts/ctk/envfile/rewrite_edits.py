@@ -29,6 +29,21 @@ class Edit:
     stays_without_cuda: bool = False
 
 
+@dataclass(frozen=True)
+class ForFirst:
+    """Where in a file of pixi the specs that ask for CUDA builds stand.
+
+    Attributes:
+        environment: The environment that is asked about.
+        lines: Its lines about CUDA.
+        subdirs: The platforms for which it states a driver: pixi finds no solution for others.
+    """
+
+    environment: str
+    lines: Sequence[Line]
+    subdirs: Sequence[str]
+
+
 # Each spec once
 
 

@@ -21,6 +21,7 @@ from ctk.envfile.model import EnvironmentFile, Format, Line, Tool
 from ctk.envfile.rewrite_edits import (
     Change,
     Edit,
+    ForFirst,
     beside,
     changed,
     comment_of,
@@ -143,21 +144,26 @@ def rewritten_manifest(
     channels: Sequence[str],
     first: Sequence[str],
     projects: Mapping[str, str],
+    place: ForFirst | None = None,
 ) -> str:
     """The text of a manifest of pixi after edits, as `ctk.envfile.rewrite.rewritten` has it.
 
-    The list of channels is that of the workspace, and of each feature that has its own. `first`
-    stands in the main table if that is edited or nothing is, else in those of the edited features.
-    Where a platform without CUDA is listed, what is added stands in the tables of the others.
+    The list of channels is that of the workspace, and of each feature that has its own. Channels
+    that lines name which stay are kept behind it; where these are lines of other features, the
+    workspace keeps its list, and the edited features get theirs before it.
+
+    `first` stands in the features that state the driver; else in the main table if that is edited
+    or nothing is, else in those of the edited features. Where a platform without CUDA is listed,
+    what is added stands in the tables of the others.
     """
     manifest = _read(file)
     final = _one_key_each(manifest, file.lines, without_duplicates(file.lines, edits))
     tables: dict[TomlPath, _Table] = {}
     for edit in final:
         _add_edit(manifest, tables, edit)
-    _add_first(manifest, tables, file.lines, final, first)
+    _add_first(manifest, tables, file.lines, final, first, place)
     _add_projects(manifest, tables, channels[0], projects)
-    changes = _changes_of_channels(manifest, channels)
+    changes = _changes_of_channels(manifest, _lists_of_channels(manifest, file, final, channels))
     for table in tables.values():
         changes += _changes_of_table(manifest, table)
     changes += _changes_of_pip(manifest, final)
@@ -371,6 +377,7 @@ def _add_first(
     lines: Sequence[Line],
     edits: Sequence[Edit],
     first: Sequence[str],
+    place: ForFirst | None,
 ) -> None:
     edited = {edit.line for edit in edits}
     names_of_part: dict[TomlPath, set[str]] = {}
@@ -381,14 +388,14 @@ def _add_first(
     for edit in edits:
         part = _conda_table(manifest, _path_of(manifest, edit.line))[:-1]
         names_of_part.setdefault(part, set()).update(map(name_of_spec, edit.specs))
-    for part in _parts_for_first(manifest, edits):
+    for part in _parts_for_first(manifest, edits, place):
         names: set[str] = set()
         for other, found in names_of_part.items():
             names |= found if _is_with(other, part) else set()
         missing = pixi_lines(missing_specs(first, names))
         if not missing:
             continue
-        for path in _tables_for_cuda(manifest, part):
+        for path in _tables_for_cuda(manifest, part, place):
             table = tables.setdefault(path, _Table(path))
             table.first = [(line, "") for line in missing]
 
@@ -398,24 +405,47 @@ def _is_with(part: TomlPath, other: TomlPath) -> bool:
     return part == other or (part[:-2] == other and part[-2] == _TARGET)
 
 
-def _parts_for_first(manifest: _Manifest, edits: Sequence[Edit]) -> list[TomlPath]:
-    """The parts whose environments need CUDA: the main one, or features that are edited."""
+def _parts_for_first(
+    manifest: _Manifest, edits: Sequence[Edit], place: ForFirst | None
+) -> list[TomlPath]:
+    """The parts whose environments need CUDA: the main one, or features that are edited.
+
+    A feature that states the driver comes before these: each environment that has it can ask.
+    """
+    if place and (stating := _features_with_driver(manifest, place.environment)):
+        return stating
     parts: dict[TomlPath, None] = {}
     for edit in edits:
         if edit.specs:
             table = _conda_table(manifest, _path_of(manifest, edit.line))
             parts[table[:-1]] = None
+    for line in place.lines if place and not parts else ():
+        parts[_feature_of(manifest, line)] = None
     if not parts or manifest.root in parts:
         return [manifest.root]
     return [part for part in parts if part[-2] != _TARGET or part[:-2] not in parts]
 
 
-def _tables_for_cuda(manifest: _Manifest, part: TomlPath) -> list[TomlPath]:
+def _features_with_driver(manifest: _Manifest, environment: str) -> list[TomlPath]:
+    """The features of an environment that state a driver, if the main tables state none."""
+    if manifest.get((*manifest.root, "system-requirements", "cuda")) is not None:
+        return []
+    own = manifest.get((*manifest.root, "environments", environment))
+    names = own.get("features", ()) if isinstance(own, dict) else own or (environment,)
+    parts = [(*manifest.root, "feature", name) for name in names]
+    return [
+        part for part in parts if manifest.get((*part, "system-requirements", "cuda")) is not None
+    ]
+
+
+def _tables_for_cuda(manifest: _Manifest, part: TomlPath, place: ForFirst | None) -> list[TomlPath]:
     """The tables of a part for its platforms that have CUDA: one if all have."""
     table = (*part, _DEPENDENCIES)
     has_target = len(part) > 1 and part[-2] == _TARGET
     subdirs = _subdirs(manifest, part)
     with_cuda = [subdir for subdir in subdirs if subdir in PLATFORMS]
+    if place:
+        with_cuda = [subdir for subdir in with_cuda if subdir in place.subdirs]
     if has_target or len(with_cuda) in (0, len(subdirs)):
         return [table]
     return [(*part, _TARGET, subdir, _DEPENDENCIES) for subdir in with_cuda]
@@ -679,24 +709,94 @@ def _workspace(manifest: _Manifest) -> TomlPath:
     return current if manifest.get(current) is not None else (*manifest.root, "project")
 
 
-def _changes_of_channels(manifest: _Manifest, channels: Sequence[str]) -> list[Change]:
+@dataclass(frozen=True)
+class _ChannelLists:
+    """The channels of the new file.
+
+    Attributes:
+        ours: The list for what is edited, the most important first.
+        named: The channels that lines name which stay, and that `ours` lacks.
+        features: The features that get `ours` before the list of the workspace, which stays; () and
+            the workspace gets it.
+    """
+
+    ours: Sequence[str]
+    named: Sequence[str]
+    features: Sequence[TomlPath]
+
+
+def _lists_of_channels(
+    manifest: _Manifest, file: EnvironmentFile, edits: Sequence[Edit], channels: Sequence[str]
+) -> _ChannelLists:
+    """Which tables get which channels, so that lines which stay find theirs."""
+    edited = {edit.line for edit in edits}
+    parts = {_feature_of(manifest, edit.line) for edit in edits if edit.specs}
+    staying = [line for line in file.lines if line not in edited and line.channel]
+    elsewhere = [line for line in staying if line.channel not in channels]
+    listed = manifest.get((*_workspace(manifest), "channels")) or ()
+    order = [item if isinstance(item, str) else str(item["channel"]) for item in listed]
+    of_lines = {line.channel for line in elsewhere}
+    named = [channel for channel in order if channel in of_lines]
+    is_of_features = bool(parts) and all(part[-2:-1] == ("feature",) for part in parts)
+    others = {_feature_of(manifest, line) for line in elsewhere} - parts
+    features = sorted(parts, key=str) if is_of_features and named and others else []
+    return _ChannelLists(channels, named, features)
+
+
+def _feature_of(manifest: _Manifest, line: Line) -> TomlPath:
+    """The table of the feature of a line, or of the main tables."""
+    path = _find(manifest, line)
+    if path is None:
+        return manifest.root
+    part = _conda_table(manifest, path)[:-1]
+    return part[:-2] if len(part) > 1 and part[-2] == _TARGET else part
+
+
+def _changes_of_channels(manifest: _Manifest, lists: _ChannelLists) -> list[Change]:
     workspace = _workspace(manifest)
     features = manifest.get((*manifest.root, "feature"))
-    tables = [workspace]
+    tables = [] if lists.features else [workspace]
     for name in features if isinstance(features, dict) else ():
         tables.append((*manifest.root, "feature", name))
+    wanted = [*lists.ours, *lists.named]
     changes = []
     for table in tables:
         path = (*table, "channels")
         if path in manifest.spans:
             span = manifest.spans[path]
-            wanted = [*channels]
+            own = wanted
             if table != workspace:
-                wanted += _own_of_feature(manifest.get(path), channels)
-            changes.append(Change(span.start, span.end, _channels(manifest, path, wanted)))
+                own = [*lists.ours, *_own_of_feature(manifest.get(path), lists.ours)]
+            changes.append(Change(span.start, span.end, _channels(manifest, path, own)))
         elif table == workspace:
-            changes += _new_channels(manifest, workspace, channels)
+            changes += _new_channels(manifest, workspace, wanted)
+        elif table in lists.features:
+            changes.append(_channels_of_feature(manifest, table, lists.ours))
     return changes
+
+
+def _channels_of_feature(manifest: _Manifest, feature: TomlPath, channels: Sequence[str]) -> Change:
+    """A list of channels for a feature, before those of the workspace.
+
+    With priorities: pixi puts the channels of the features of an environment one behind the other,
+    and a feature without any has those of the workspace.
+    """
+    end = manifest.line_end
+    first = len(channels)
+    items = [
+        f"  {toml({'channel': channel, 'priority': first - number})},{end}"
+        for number, channel in enumerate(channels)
+    ]
+    content = f"channels = [{end}{''.join(items)}]{end}"
+    if manifest.is_header(feature):
+        position = start_of_next_line(manifest.text, manifest.spans[feature].end)
+        return Change(position, position, content)
+    content = f"[{_dotted(feature)}]{end}{content}"
+    below = [span for key, span in manifest.spans.items() if key[: len(feature)] == feature]
+    position = min((span.start for span in below), default=len(manifest.text))
+    if not manifest.text.startswith("[", position):  # dotted keys of another table
+        position = len(manifest.text)
+    return Change(position, position, content)
 
 
 def _own_of_feature(items: Any, channels: Sequence[str]) -> list[str]:

@@ -24,10 +24,15 @@ def pixi_lines(specs: Iterable[str]) -> list[str]:
             entry["channel"] = spec.match.channel.name or spec.match.channel.base_url
     lines = []
     for name, entry in packages.items():
-        key = name if re.fullmatch(r"[\w-]+", name) else toml(name)
+        key = toml_key(name)
         value = entry if len(entry) > 1 else entry["version"]
         lines.append(f"{key} = {toml(value)}")
     return lines
+
+
+def toml_key(name: str) -> str:
+    """A key of TOML, in quotes where it needs them."""
+    return name if re.fullmatch(r"[\w-]+", name) else toml(name)
 
 
 def toml(value: Any) -> str:

@@ -204,12 +204,36 @@ def test_an_environment_of_a_pixi_manifest_is_named(solve: Solve, tmp_path: Path
         '[environments]\ngpu = ["gpu"]\n'
     )
     without = solve("pixi.toml", driver="")
-    assert "about CUDA are gpu: name one with --environment" in without.stdout
+    assert "about CUDA is gpu: name one with --environment" in without.stdout
     of_gpu = solve("pixi.toml", "--environment", "gpu", driver="")
     assert "for a driver for CUDA 12.6, which the file states" in of_gpu.stdout
     assert "toolkit 12.6, native" in of_gpu.stdout
     unknown = solve("pixi.toml", "--environment", "cpu", driver="")
     assert unknown.returncode != 0 and "gpu" in unknown.stderr
+
+
+def test_an_environment_that_is_not_about_cuda_is_not_written(solve: Solve, tmp_path: Path) -> None:
+    """Its channels are those of the others too, which would break."""
+    (tmp_path / "pixi.toml").write_text(
+        '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n'
+        '[feature.gpu.dependencies]\nnumba-cuda = "*"\n'
+    )
+    default = solve("pixi.toml", "--write", "new.toml")
+    assert default.returncode != 0
+    assert "next: name one that has, such as --environment gpu" in default.stderr
+    assert not (tmp_path / "new.toml").exists()
+    named = solve("pixi.toml", "--environment", "gpu", "--write", "new.toml")
+    assert '\n  gpu = ["gpu"]\n' in named.stdout
+    assert '\n  [feature.gpu.system-requirements]\n  cuda = "13.0"\n' in named.stdout
+    assert "cuda-gpu" not in (tmp_path / "new.toml").read_text()
+
+
+def test_a_pixi_toml_that_states_another_driver_is_told_so(solve: Solve, tmp_path: Path) -> None:
+    """pixi locks for the driver of the file, whatever --driver was."""
+    (tmp_path / "pixi.toml").write_text(PIXI.replace('"13.0"', '"12.6"'))
+    result = solve("pixi.toml", "--write", "new.toml")
+    assert "pixi locks this file for driver 12.6" in result.stdout
+    assert 'cuda-gpu = "*"' in (tmp_path / "new.toml").read_text()
 
 
 def test_a_fleet_gets_what_a_file_asks_for(solve: Solve, tmp_path: Path) -> None:

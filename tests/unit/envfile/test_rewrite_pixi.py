@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from ctk.core.errors import BadValue
 from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, Tool
-from ctk.envfile.rewrite import Edit, rewritten
+from ctk.envfile.rewrite import Edit, ForFirst, rewritten
 from ctk.envfile.toml_file import spans_of
 
 CHANNELS = ("ours", "conda-forge")
@@ -374,6 +374,34 @@ def test_the_own_channels_of_a_feature_stay_behind_ours():
     assert new["feature"]["cuda"]["channels"] == ["ours", "conda-forge", "rapidsai"]
 
 
+OF_PYTORCH = (
+    '[workspace]\nchannels = ["pytorch", "nvidia", "conda-forge"]\nplatforms = ["linux-64"]\n'
+    '[feature.new.dependencies]\npytorch-cuda = "12.1"\n'
+    'torchaudio = { channel = "pytorch", version = "2.3.0" }\n'
+)
+
+
+def test_a_channel_that_a_line_names_which_stays_is_kept_behind_ours():
+    """pixi refuses a dependency whose channel the workspace does not list."""
+    new = tomlkit.parse(edited(OF_PYTORCH, {"pytorch-cuda": ["cuda-version=12"]})).unwrap()
+    assert new["workspace"]["channels"] == ["ours", "conda-forge", "pytorch"]
+
+
+def test_environments_that_are_not_named_keep_their_channels():
+    """pytorch-cuda of another environment needs packages that only nvidia has, and ours hides."""
+    text = OF_PYTORCH + (
+        '[feature.old.dependencies]\npytorch = { channel = "pytorch", version = "1.13.1" }\n'
+        '[environments]\nnew = ["new"]\nold = ["old"]\n'
+    )
+    new = edited(text, {"pytorch-cuda": ["cuda-version=12"]})
+    assert new == text.replace(
+        '[feature.new.dependencies]\npytorch-cuda = "12.1"',
+        '[feature.new]\nchannels = [\n  { channel = "ours", priority = 2 },\n'
+        '  { channel = "conda-forge", priority = 1 },\n]\n'
+        '[feature.new.dependencies]\ncuda-version = "12.*"',
+    )
+
+
 # Platforms without CUDA
 
 WITH_MAC = HEAD.replace('["linux-64"]', '["linux-64", "osx-arm64"]')
@@ -434,3 +462,34 @@ def test_pixi_is_told_which_project_a_package_of_ours_is():
     )
     file = EnvironmentFile(Path("pyproject.toml"), Format.PYPROJECT, once, ())
     assert rewritten(file, [], CHANNELS, projects={"pytorch": "torch"}) == once
+
+
+# Where cuda-gpu stands: pixi has no solution for it where no driver is stated
+
+
+def asked_first(text, environment, subdirs):
+    """The tables that have cuda-gpu, if nothing of a file is edited."""
+    file = manifest(text)
+    place = ForFirst(environment, file.lines, subdirs)
+    new = rewritten(file, [], CHANNELS, ["cuda-gpu"], place=place)
+    return [".".join(path[:-1]) for path in spans_of(new) if path[-1] == "cuda-gpu"]
+
+
+def test_a_feature_that_states_the_driver_asks_for_cuda():
+    text = HEAD + (
+        '[dependencies]\npython = "*"\n[feature.cu.dependencies]\ncuda-nvrtc = "*"\n'
+        '[feature.cu-12.system-requirements]\ncuda = "12"\n'
+        '[feature.cu-12.dependencies]\ncuda-version = "12.*"\n'
+        '[environments]\nx = { features = ["cu", "cu-12"] }\n'
+    )
+    assert asked_first(text, "x", ["linux-64"]) == ["feature.cu-12.dependencies"]
+
+
+def test_what_is_not_edited_asks_for_cuda_in_the_feature_that_is_about_it():
+    text = HEAD + '[feature.cu.dependencies]\ncupy = "*"\n[environments]\nx = ["cu"]\n'
+    assert asked_first(text, "x", ["linux-64"]) == ["feature.cu.dependencies"]
+
+
+def test_a_platform_without_a_driver_asks_for_nothing():
+    text = HEAD.replace('["linux-64"]', '["linux-64", "win-64"]') + '[dependencies]\ncupy = "*"\n'
+    assert asked_first(text, "default", ["linux-64"]) == ["target.linux-64.dependencies"]

@@ -26,7 +26,7 @@ from ctk.core.platforms import this_platform
 from ctk.envfile.answer import answers, cuda_lines
 from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, Tool
 from ctk.envfile.read import read_file
-from ctk.envfile.rewrite import Edit, difference, name_of_new, rewritten, write_new
+from ctk.envfile.rewrite import Edit, ForFirst, difference, name_of_new, rewritten, write_new
 from ctk.envfile.row import Answer, Row
 from ctk.envfile.shelf import is_for_cuda_only, is_replaced
 from ctk.envfile.solved import Part, Solved, solve_lines
@@ -35,7 +35,7 @@ from ctk.package.records import spec_name
 from ctk.solve.advice import checkout_of
 from ctk.solve.machine import Machine, refuse_impossible
 from ctk.solve.machine import machine as find_machine
-from ctk.solve.pixi import pixi_lines
+from ctk.solve.pixi import pixi_lines, toml, toml_key
 from ctk.solve.solve import ASKING, ASKS, Catalogue, Scenario, channel_name, channel_url, lasting
 from ctk.solve.why import solve_or_say_why
 
@@ -217,6 +217,20 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
         report.line(f"not about CUDA: {count(others, 'line')}, and {stay}")
     for note in file.notes:
         report.line(f"not read: {note}")
+    for line in _about_unused(read):
+        report.line(line)
+
+
+def _about_unused(read: Read) -> Iterator[str]:
+    """What is said of features of pixi that no environment has."""
+    name = read.environment.name
+    if read.environment.is_unused:
+        yield f"no environment has the feature {name}: for pixi, add to [environments]:"
+        yield f"  {toml_key(name)} = {toml([name])}"
+        return
+    unused = [one.name for one in read.file.environments if one.is_unused]
+    if unused:
+        yield f"pixi installs these features nowhere: {listing(unused, most=_FEW)}"
 
 
 def _hints(lines: Iterable[Line]) -> Iterator[str]:
@@ -257,14 +271,18 @@ def _below(read: Read) -> Iterable[str]:
         yield "command asks it), lock it and then build it:"
         yield from (f"  {command}" for command in locking)
         yield f"  `{_build_line(read)}`"
-    if not read.rows:
-        others = [
-            environment.name
-            for environment in read.file.environments
-            if environment != read.environment and cuda_lines(environment.lines, read.catalogue)
-        ]
-        if others:
-            yield f"about CUDA are {listing(others, most=_FEW)}: name one with --environment"
+    if not read.rows and (others := _others_about_cuda(read)):
+        verb = "is" if len(others) == 1 else "are"
+        yield f"about CUDA {verb} {listing(others, most=_FEW)}: name one with --environment"
+
+
+def _others_about_cuda(read: Read) -> list[str]:
+    """The other environments of a file that have lines about CUDA."""
+    return [
+        environment.name
+        for environment in read.file.environments
+        if environment != read.environment and cuda_lines(environment.lines, read.catalogue)
+    ]
 
 
 def _is_to_build(read: Read) -> bool:
@@ -377,29 +395,71 @@ def _write(read: Read, options: ChannelOptions, new: Path, report: Reporter) -> 
     """Writes a file as it should be for this channel, and shows the difference.
 
     Raises:
-        BadValue: The new name has another ending than the format, or there is such a file.
+        BadValue: The new name has another ending than the format, there is such a file, or another
+            environment of the file is meant.
     """
     ending = name_of_new(read.file)
     if new.suffix.replace("yaml", "yml") != ending:
         what = "an environment.yml" if ending == ".yml" else "a pixi.toml"
         cause = f"of {read.file.path} becomes {what}, and {new} does not end in {ending}"
         raise BadValue(cause, f"name a file that does, such as {new.stem}{ending}")
+    others = [] if read.rows else _others_about_cuda(read)
+    if others:
+        cause = (
+            f"the environment {read.environment.name} of {read.file.path} has no line about CUDA"
+        )
+        raise BadValue(cause, f"name one that has, such as --environment {others[0]}")
     edits = [edit for row in read.rows if (edit := _edit(row, read))]
     channels = _channels_of(read, options, workspace())
     is_asking = any(spec_name(spec) in ASKING for spec in read.solved.scenario.specs)
-    first = (ASKS,) if is_asking else ()
-    text = rewritten(read.file, edits, channels, first, _projects(read))
+    can_ask = not _is_pixi(read.file) or read.machine.subdir in read.environment.with_driver
+    first = (ASKS,) if is_asking and can_ask else ()
+    about = [row.line for row in read.rows]
+    place = ForFirst(read.environment.name, about, read.environment.with_driver)
+    text = rewritten(read.file, edits, channels, first, _projects(read), place)
     write_new(new, text)
     report.result(written=str(new))
     report.line(difference(read.file.text, text, str(read.file.path), str(new)).rstrip("\n"))
     report.line(f"written: {new}")
-    for line in _about_project(read, edits, new) if ending == ".toml" else ():
-        report.line(line)
+    if ending == ".toml":
+        for line in (*_about_driver(read), *_about_project(read, edits, new)):
+            report.line(line)
+
+
+def _is_pixi(file: EnvironmentFile) -> bool:
+    return file.format in (Format.PIXI, Format.PYPROJECT)
+
+
+def _about_driver(read: Read) -> Iterator[str]:
+    """What is said where the file states another driver than the one that it was solved for."""
+    subdir = read.machine.subdir
+    driver = read.machine.driver
+    stated = read.environment.drivers.get(subdir, "")
+    if not driver or stated == driver:
+        return
+    if stated:
+        yield f"pixi locks this file for driver {stated}, which it states, and not for {driver}:"
+        yield f'for that, write {driver} in its place, `cuda = "{driver}"`'
+        return
+    yield "pixi locks this file for a machine without a driver, because it states none: for driver"
+    yield f"{driver}, add cuda-gpu to its dependencies, and these lines:"
+    yield f"  [{_prefix_of_feature(read)}system-requirements]"
+    yield f'  cuda = "{driver}"'
+
+
+def _prefix_of_feature(read: Read) -> str:
+    """What stands before the name of a table of pixi for what is about CUDA in an environment."""
+    root = "tool.pixi." if read.file.format is Format.PYPROJECT else ""
+    parts = [row.line.part.removeprefix(root) for row in read.rows]
+    features = [part.split(".")[1] for part in parts if part.startswith("feature.")]
+    if len(features) < len(parts) or not features:
+        return root
+    return f"{root}feature.{toml_key(features[0])}."
 
 
 def _edit(row: Row, read: Read) -> Edit | None:
     """What becomes of a line; None if it stays."""
-    is_pixi = read.file.format in (Format.PIXI, Format.PYPROJECT)
+    is_pixi = _is_pixi(read.file)
     if row.by_channel and is_pixi:
         specs = tuple(_with_names(spec, read.catalogue) for spec in row.by_channel)
         return Edit(row.line, specs, "hidden by strict priority otherwise")
