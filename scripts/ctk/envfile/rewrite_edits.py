@@ -228,14 +228,18 @@ def start_of_next_line(text: str, position: int) -> int:
 _BRACKETS = str.maketrans("[]", "()")
 
 
-def comment_of(reason: str, own: str = "") -> str:
-    """A reason as a comment, before the user's own comment of that line; "" for neither.
+def yaml_comment_of(reason: str, own: str = "") -> str:
+    """`comment_of` without square brackets of ours.
 
-    It has no square brackets: conda-lock takes the last ones of a comment for a selector of
-    platforms, and drops a line with ``# was jax[cuda12]`` everywhere
-    (``conda_lock/src_parser/selectors.py``, ``sel_pat``).
+    conda-lock takes the last ones of a comment for a selector of platforms, and drops a line with
+    ``# was jax[cuda12]`` everywhere (``conda_lock/src_parser/selectors.py``, ``sel_pat``).
     """
-    words = " ".join(reason.split()).translate(_BRACKETS)
+    return comment_of(reason.translate(_BRACKETS), own)
+
+
+def comment_of(reason: str, own: str = "") -> str:
+    """A reason as a comment, before the user's own comment of that line; "" for neither."""
+    words = " ".join(reason.split())
     ours = f"# {words}" if words else ""
     return "  ".join(filter(None, (ours, own)))
 

@@ -14,11 +14,11 @@ from ctk.envfile.model import EnvironmentFile, Format, Tool
 from ctk.envfile.rewrite_edits import (
     Edit,
     beside,
-    comment_of,
     line_end_of,
     missing_specs,
     name_of_spec,
     without_duplicates,
+    yaml_comment_of,
 )
 from ctk.envfile.rewrite_yaml import written
 
@@ -59,7 +59,7 @@ def environment_of(
         entries = []
     final = _for_all_platforms(edits)
     rest = list(_rest(entries, final))
-    lines = [comment_of(f"made from the lock {file.path.name}")] if file.format.is_lock else []
+    lines = [yaml_comment_of(f"made from the lock {file.path.name}")] if file.format.is_lock else []
     lines += ["channels:", *(f"  - {written(channel)}" for channel in channels)]
     body = [*_conda_lines(final, entries, first), *_pip_lines(rest)]
     is_empty = all(line.lstrip().startswith("#") for line in body)
@@ -127,7 +127,7 @@ def _rest(entries: Sequence[_Entry], edits: Sequence[Edit]) -> Iterator[tuple[st
         is_below_edited = edit is not None
         if edit is None:
             yield entry.text, entry.comment
-        elif not edit.specs and (comment := comment_of(edit.comment, entry.comment)):
+        elif not edit.specs and (comment := yaml_comment_of(edit.comment, entry.comment)):
             yield "", comment
 
 
@@ -139,7 +139,7 @@ def _conda_lines(
     for spec in missing_specs(first, names):
         yield f"  - {written(spec)}"
     for edit in edits:
-        comment = comment_of(edit.comment, own_of.get(edit.line.number, ""))
+        comment = yaml_comment_of(edit.comment, own_of.get(edit.line.number, ""))
         for number, spec in enumerate(edit.specs):
             yield beside(f"  - {written(spec)}", "" if number else comment)
         is_in_place = edit.line.number in own_of

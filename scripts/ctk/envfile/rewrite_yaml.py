@@ -23,7 +23,6 @@ from ctk.envfile.rewrite_edits import (
     Edit,
     beside,
     changed,
-    comment_of,
     end_of_line,
     line_end_of,
     missing_specs,
@@ -31,6 +30,7 @@ from ctk.envfile.rewrite_edits import (
     start_of_line,
     start_of_next_line,
     without_duplicates,
+    yaml_comment_of,
 )
 
 NO_DEFAULTS = "nodefaults"
@@ -320,8 +320,8 @@ def _item_changes(
     end = end_of_line(text, item.end)
     own = text[item.end : end].strip()
     if not specs:
-        return [_line_gone(document, item.entry, item.end, comment_of(reason, own))]
-    changes = [Change(item.start, item.end, beside(written(specs[0]), comment_of(reason)))]
+        return [_line_gone(document, item.entry, item.end, yaml_comment_of(reason, own))]
+    changes = [Change(item.start, item.end, beside(written(specs[0]), yaml_comment_of(reason)))]
     # A selector is true of each line that comes of this one.
     comment = own if _SELECTOR.match(own) else ""
     more = [
@@ -370,7 +370,7 @@ def _after_comma(text: str, end: int) -> int:
 def _comments_above(document: _Document, edits: Iterable[Edit]) -> list[Change]:
     """The comments of a list in brackets: above it, as none can stand within a line."""
     position = document.start_of("dependencies")
-    comments = [comment_of(edit.comment) + document.line_end for edit in edits if edit.comment]
+    comments = [yaml_comment_of(edit.comment) + document.line_end for edit in edits if edit.comment]
     return [Change(position, position, "".join(comments))]
 
 
@@ -388,7 +388,7 @@ def _pip_changes(
         own = ""
         if not item.is_flow:
             own = text[item.end : end_of_line(text, item.end)].strip()
-        comment = comment_of(edit.comment, own)
+        comment = yaml_comment_of(edit.comment, own)
         selector = own if _SELECTOR.match(own) else ""
         comments = [comment, *[selector] * len(edit.specs)]
         moved += [(spec, remark) for spec, remark in zip(edit.specs, comments, strict=False)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from ctk.core.console import listing
 from ctk.envfile.built import built_for
 from ctk.envfile.model import Tool
 from ctk.envfile.rewrite_edits import readable_spec
@@ -15,6 +16,21 @@ from ctk.package.records import spec_name
 from ctk.plan.conda_forge import CONDA_FORGE
 from ctk.solve.hidden import hidden, matching, without_channel
 from ctk.solve.solve import Spec, parse_spec, spec_of_record
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """What a package here needs, in the place of what the file takes elsewhere.
+
+    Attributes:
+        package: Its name and version.
+        bound: The spec that the file takes elsewhere.
+        what: The package that it needs, with its version.
+    """
+
+    package: str
+    bound: Spec
+    what: str
 
 
 class RowsTogether:
@@ -56,30 +72,48 @@ class RowsTogether:
         found = []
         for row in rows:
             needed = self._other_version_of(row, bounds)
-            found.append(self._also_elsewhere(row, *needed) if needed else row)
+            found.append(self._also_elsewhere(row, needed) if needed else row)
         return found
 
-    def _other_version_of(self, row: Row, bounds: Sequence[Spec]) -> tuple[Spec, str] | None:
-        """The bound that a package here breaks by what it needs, and the version that it needs."""
+    def _other_version_of(self, row: Row, bounds: Sequence[Spec]) -> _Needed | None:
+        """The bound that a package here breaks by what it needs; None if it breaks none.
+
+        For the machine if it has a pick, as the words of the row are: an ideal one gets the newest.
+        """
         if not bounds or not row.asked or row.line.name == TOOLKIT:
             return None
         catalogue = built_for([row], self._shelf.catalogue)
         specs = (*row.asked, *self._conda.toolkit)
-        pick = catalogue.pick(replace(self._shelf.machine.ideal, specs=specs))
+        pick = catalogue.pick(replace(self._shelf.machine, specs=specs))
+        pick = pick or catalogue.pick(replace(self._shelf.machine.ideal, specs=specs))
+        name = spec_name(row.asked[0])
         for bound in bounds:
             record = pick.record(bound.name) if pick else None
             if record and not matching(bound, [record]):
-                return bound, str(record.version)
+                own = pick.version(name) if pick else ""
+                return _Needed(f"{name} {own}", bound, f"{bound.name} {record.version}")
         return None
 
-    def _also_elsewhere(self, row: Row, bound: Spec, version: str) -> Row:
+    def _also_elsewhere(self, row: Row, needed: _Needed) -> Row:
         """The row of a package that does not go with what the file takes elsewhere."""
-        words = f"{row.words}, with {bound.name} {version}, and not with {bound.text}"
-        if self._shelf.names.at_conda_forge(bound.name) and not self._shelf.asks(CONDA_FORGE):
+        bound = needed.bound
+        words = f"{row.words}; {needed.package} needs {needed.what}, and not {bound.text}"
+        own = parse_spec(row.asked[0])
+        are_there = self._is_at_conda_forge(bound) and self._is_at_conda_forge(own)
+        if are_there and not self._shelf.asks(CONDA_FORGE):
             words = f"{words}; conda-forge has both: name it with --base {CONDA_FORGE}"
-        answer = row.answer if row.line.tool is Tool.PIP else Answer.ELSEWHERE
-        specs = row.specs if row.line.tool is Tool.PIP else None
+        is_of_pip = row.line.tool is Tool.PIP
+        answer = row.answer if is_of_pip else Answer.ELSEWHERE
+        specs = row.specs if is_of_pip and are_there else None
         return replace(row, answer=answer, words=words, specs=specs, step="", is_elsewhere=True)
+
+    def _is_at_conda_forge(self, spec: Spec) -> bool:
+        """Whether conda-forge is known to have a package in a version."""
+        others = self._shelf.others
+        kept = others.kept(spec.name)
+        if kept is None or kept.channel != CONDA_FORGE:
+            return self._shelf.names.at_conda_forge(spec.name)
+        return others.has(spec.name, spec.version) is True
 
     def together(self, rows: Sequence[Row]) -> list[Row]:
         """The rows, without versions that were only near, if they cannot be installed together."""
@@ -90,11 +124,32 @@ class RowsTogether:
             return behind
         of_others = [_without_major_of_wheel(row) for row in found]
         if self._solves_built(of_others):
-            return of_others
+            return self._with_cause(found, of_others)
         loose = [_without_near_version(row) for row in found]
         if self._solves_built(loose):
             return loose
         return self._without_one(found) or self._without_one(loose) or found
+
+    def _with_cause(self, before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
+        """The rows after their wheels' majors went, with the line because of which they had to."""
+        changed = {row.line: row for row in after if row not in before}
+        culprit = ""
+        for row in before:
+            others = [other for other in before if other is not row]
+            if row.line not in changed and self._solves_built(others):
+                culprit = row.line.text
+                break
+        cause = f"{culprit} does" if culprit else "other lines do"
+        found = []
+        for old in before:
+            new = changed.get(old.line, old)
+            if new is not old:
+                dropped = {*(old.specs or ())} - {*(new.specs or ())}
+                left_out = f"{listing(sorted(dropped))} is left out"
+                words = f"{old.words}; {left_out}, because {cause} not go with it here"
+                new = replace(new, words=words)
+            found.append(new)
+        return found
 
     def _without_one(self, rows: Sequence[Row]) -> list[Row] | None:
         """The rows, without one that could be built here in another version, if that solves.
@@ -170,8 +225,7 @@ def _without_major_of_wheel(row: Row) -> Row:
     left = tuple(spec for spec in specs if spec_name(spec) != TOOLKIT)
     if row.line.tool is not Tool.PIP or not left or left == specs:
         return row
-    words = f"{row.words}; other lines ask for another CUDA than its name does"
-    return replace(row, words=words, specs=left)
+    return replace(row, specs=left)
 
 
 def _without_near_version(row: Row) -> Row:

@@ -21,6 +21,8 @@ from ctk.core.console import Reporter
 from ctk.core.document import load_by_hand
 from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.lock.components import unmeasured
+from ctk.lock.model import release_locks
 from ctk.package.records import REPODATA, records
 from ctk.plan import known
 from ctk.plan.conda_forge import OtherChannels, other_channels
@@ -137,8 +139,10 @@ def _catalogue(
 ) -> Catalogue:
     @cache
     def all_built() -> Catalogue:
+        releases = _measured(workspace)
         ours = write_repodata(
-            planned(workspace, [subdir]), workspace.notes / "planned" / subdir / "channel"
+            planned(workspace, [subdir], Request(releases=releases)),
+            workspace.notes / "planned" / subdir / "channel",
         )
         checkout = Checkout(is_planned=True, known_names=names, other_channels=others)
         return CheckoutCatalogue([ours, *channels[1:]], subdir, checkout)
@@ -155,6 +159,16 @@ def _catalogue(
         other_channels=others,
     )
     return CheckoutCatalogue(channels, subdir, checkout)
+
+
+def _measured(workspace: Workspace) -> tuple[str, ...]:
+    """The releases that are measured, if some are not yet: others have no plan. () for all.
+
+    After `ctk release add`, what is built and what the other releases give is solved all the same.
+    """
+    locks = release_locks(workspace)
+    measured = tuple(name for name, lock in locks.items() if not unmeasured(lock))
+    return () if len(measured) == len(locks) else measured
 
 
 def _known(

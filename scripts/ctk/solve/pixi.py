@@ -17,7 +17,8 @@ def pixi_lines(specs: Iterable[str]) -> list[str]:
         entry = packages.setdefault(spec.name, {"version": "*"})
         if spec.version:
             before = entry["version"]
-            entry["version"] = spec.version if before == "*" else f"{before},{spec.version}"
+            bounds = spec.version if before == "*" else f"{before},{spec.version}"
+            entry["version"] = ",".join(dict.fromkeys(bounds.split(",")))
         if spec.build:
             entry["build"] = spec.build
         if spec.match.channel:

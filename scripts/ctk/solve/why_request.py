@@ -66,7 +66,7 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     packages = [spec for spec in at_fault if spec.name not in (*PYTHON, "cuda-version")]
     if python and len(packages) == 1:
         return _missing_python(packages[0], toolkits, python, ideal, catalogue)
-    step = droppable_pins(scenario, at_fault, catalogue) or f"leave out {listing(texts, 'or')}"
+    step = droppable_pins(scenario, at_fault, catalogue) or _leave_out(scenario, texts, catalogue)
     if len(at_fault) > 2:
         cause = (
             f"{listing(texts)} cannot be installed together; if you leave one out, the others can"
@@ -81,6 +81,16 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         else "cannot be installed together"
     )
     return Reason(Kind.CONFLICT, f"{texts[0]} and {texts[1]} {how}", step)
+
+
+def _leave_out(scenario: Scenario, texts: Sequence[str], catalogue: Catalogue) -> str:
+    """The advice to leave out a spec: those without which the machine has a solution, if any."""
+    helping = []
+    for text in texts:
+        rest = tuple(other for other in scenario.specs if other != text)
+        if catalogue.solves(scenario, specs=rest):
+            helping.append(text)
+    return f"leave out {listing(helping or texts, 'or')}"
 
 
 def _not_for_toolkit(toolkit: Spec, other: Spec, ideal: Scenario, catalogue: Catalogue) -> str:

@@ -236,6 +236,31 @@ def test_a_pixi_toml_that_states_another_driver_is_told_so(solve: Solve, tmp_pat
     assert 'cuda-gpu = "*"' in (tmp_path / "new.toml").read_text()
 
 
+def test_a_python_that_no_recipe_is_for_is_not_built_for(built: Workspace, tmp_path: Path) -> None:
+    """It was built for this machine's Python, gigabytes that the file excludes."""
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies: ['python>=3.8,<3.10', pytorch, numba-cuda]\n")
+    stated = ["--driver", "13.0", "--arch", "9.0"]
+    solved = ctk(built, "solve", str(file), *stated, check=True)
+    assert "no build here is for python>=3.8,<3.10" in solved.stdout
+    assert "ctk build" not in solved.stdout
+    refused = ctk(built, "build", "--file", str(file), *stated)
+    assert refused.returncode != 0
+    assert "no build here is for python>=3.8,<3.10" in refused.stderr
+
+
+def test_a_wheel_of_python_alone_stays_for_macos(solve: Solve, tmp_path: Path) -> None:
+    """What it is the same as needs Python alone, and its wheel is for every platform."""
+    (tmp_path / "pixi.toml").write_text(
+        '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64", "osx-arm64"]\n'
+        '[system-requirements]\ncuda = "13.0"\n[pypi-dependencies]\nnvidia-ml-py = "*"\n'
+    )
+    solve("pixi.toml", "--write", "new.toml")
+    new = tomllib.loads((tmp_path / "new.toml").read_text())
+    assert new["target"]["osx-arm64"]["pypi-dependencies"] == {"nvidia-ml-py": "*"}
+    assert "nvidia-ml-py" in new["target"]["linux-64"]["dependencies"]
+
+
 def test_a_fleet_gets_what_a_file_asks_for(solve: Solve, tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text("dependencies: [numba-cuda]\n")
     result = solve("environment.yml", "--driver", "12.6:8.0", "--driver", "13.0:9.0", driver="")
@@ -317,7 +342,7 @@ def test_a_package_that_needs_another_version_than_the_file_pins_is_not_taken_fr
     file.write_text("dependencies: ['pytorch>=2.4,<2.9', torchcodec, numba-cuda]\n")
     stated = ["--driver", "13.0", "--arch", "9.0"]
     done = ctk(built, "solve", str(file), *stated, check=True)
-    assert "and not with pytorch>=2.4,<2.9" in " ".join(done.stdout.split())
+    assert "and not pytorch>=2.4,<2.9" in " ".join(done.stdout.split())
     assert "to build what this channel lacks" not in done.stdout
     prefix = tmp_path / "env"
     refused = ctk(built, "env", "create", "--file", str(file), "--prefix", str(prefix), *stated)

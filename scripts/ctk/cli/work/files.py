@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rattler import Version, VersionSpec
+
 from ctk.cli.options import Selection
 from ctk.cli.work import machines
 from ctk.cli.work.picks import (
@@ -22,21 +24,34 @@ from ctk.core import console
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, UnknownName, Unsolvable
-from ctk.core.platforms import this_platform
+from ctk.core.platforms import NOARCH, this_platform
+from ctk.core.versions import python_name
 from ctk.envfile.answer import answers, cuda_lines
 from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, Tool
+from ctk.envfile.pixi import DEFAULT
 from ctk.envfile.read import read_file
 from ctk.envfile.rewrite import Edit, ForFirst, difference, name_of_new, rewritten, write_new
 from ctk.envfile.row import Answer, Row
-from ctk.envfile.shelf import is_for_cuda_only, is_replaced
+from ctk.envfile.shelf import TOOLKIT, is_for_cuda_only, is_replaced
 from ctk.envfile.solved import Part, Solved, solve_lines
+from ctk.lock.components import unmeasured
 from ctk.lock.model import release_locks
 from ctk.package.records import spec_name
-from ctk.solve.advice import checkout_of
+from ctk.plan.plan import python_tags
+from ctk.solve.advice import checkout_of, has_conda_forge, planned_of
 from ctk.solve.machine import Machine, refuse_impossible
 from ctk.solve.machine import machine as find_machine
 from ctk.solve.pixi import pixi_lines, toml, toml_key
-from ctk.solve.solve import ASKING, ASKS, Catalogue, Scenario, channel_name, channel_url, lasting
+from ctk.solve.solve import (
+    ASKING,
+    ASKS,
+    Catalogue,
+    Scenario,
+    channel_name,
+    channel_url,
+    lasting,
+    parse_spec,
+)
 from ctk.solve.why import solve_or_say_why
 
 LABELS = {
@@ -51,6 +66,7 @@ LABELS = {
     Answer.PIP: "pip",
     Answer.LEFT: "left as it is",
 }
+_PATCHES = 40  # of a minor of Python: more than any has
 _FEW = 5  # names in a sentence
 
 
@@ -206,9 +222,11 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
         shown = [_shown(row, read.catalogue) for row in rows]
         title = f"what this channel has of them for {read.machine.subdir}"
         report.table(title, ["line", "in the file", "here", "write"], shown, right=["line"])
+    if (python := _python_of_none(read)) and not is_building:
+        report.line(_no_python(python))
     if not is_building and _is_to_build(read):
         report.line(f"to build what this channel lacks: `{_build_line(read)}`")
-    for line in _below(read):
+    for line in (*_below(read), *_not_measured(read)):
         report.line(line)
     for line in _hints(lines) if rows else ():
         report.line(line)
@@ -265,15 +283,55 @@ def _below(read: Read) -> Iterable[str]:
         yield '  channel-priority = "flexible"'
         yield "or write in pixi.toml:"
         yield from (f"  {line}" for line in pixi_lines(hidden))
+    if _is_pixi(read.file) and (behind := _behind_conda_forge(read)):
+        yield f"pixi does not find conda-forge's {listing(behind)} behind this channel: for lines"
+        yield f"that name the channel, type `{_solve_line(read)}`"
     locking = list(dict.fromkeys(row.lock for row in read.rows if row.lock))
     if locking:
         yield "to have the version of the file here, if the package index has a wheel of it (the"
-        yield "command asks it), lock it and then build it:"
+        yield "command asks it), lock it, read the licences that the command names, measure it and"
+        yield "build it. The files of a framework are gigabytes:"
         yield from (f"  {command}" for command in locking)
+        yield "  `ctk release measure --write`"
         yield f"  `{_build_line(read)}`"
     if not read.rows and (others := _others_about_cuda(read)):
         verb = "is" if len(others) == 1 else "are"
         yield f"about CUDA {verb} {listing(others, most=_FEW)}: name one with --environment"
+
+
+def _not_measured(read: Read) -> Iterator[str]:
+    """What is said of releases of this checkout that are not measured, and have no plan."""
+    if planned_of(read.catalogue) is None:
+        return
+    names = [name for name, lock in release_locks(workspace()).items() if unmeasured(lock)]
+    if names:
+        command = shlex.join(["ctk", "release", "measure", *names, "--write"])
+        yield f"not measured, so not among what can be built: {listing(names)}. Type `{command}`"
+
+
+def _behind_conda_forge(read: Read) -> list[str]:
+    """The packages of conda-forge, which is not asked, that packages here of their names hide."""
+    if has_conda_forge(read.catalogue):
+        return []
+    ours = checkout_of(read.catalogue).known_names().own | read.catalogue.own_names
+    found = []
+    for row in read.rows:
+        is_named = bool(row.line.channel) and row.specs is None
+        if (row.answer is Answer.ELSEWHERE or row.is_elsewhere) and not is_named:
+            names = [spec_name(spec) for spec in row.specs or ()] or [row.line.name]
+            is_of_conda = row.line.tool is Tool.CONDA or bool(row.specs)
+            found += [name for name in names if is_of_conda and name in ours and name != TOOLKIT]
+    return list(dict.fromkeys(found))
+
+
+def _solve_line(read: Read) -> str:
+    """The command that answers a file for the same machine with conda-forge as the base channel."""
+    words = ["ctk", "solve", str(read.file.path)]
+    if len(read.file.environments) > 1:
+        words += ["--environment", read.environment.name]
+    if read.machine.subdir != this_platform():
+        words += ["--platform", read.machine.subdir]
+    return shlex.join([*words, *_machine_words(read), "--base", "conda-forge"])
 
 
 def _others_about_cuda(read: Read) -> list[str]:
@@ -291,9 +349,35 @@ def _is_to_build(read: Read) -> bool:
     What a channel of others lacks, nobody builds here. What has no solution even if it were built
     is worth no build.
     """
-    if checkout_of(read.catalogue).is_named or read.solved.pick is None:
+    if checkout_of(read.catalogue).is_named or read.solved.pick is None or _python_of_none(read):
         return False
     return any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows)
+
+
+def _python_of_none(read: Read) -> str:
+    """The Python of a file that no recipe here is for, if the pick has a Python; or ""."""
+    pick = read.solved.pick
+    if pick is None or not pick.version("python"):
+        return ""
+    versions = [
+        Version(f"{minor}.{patch}") for minor in _python_minors() for patch in range(_PATCHES)
+    ]
+    for text in read.solved.without:
+        bound = parse_spec(text).version
+        if bound and not any(map(VersionSpec(bound).matches, versions)):
+            return text
+    return ""
+
+
+def _python_minors() -> list[str]:
+    """The minors of Python that recipes here are for."""
+    names = map(python_name, python_tags(workspace().build_config))
+    return list(dict.fromkeys(name.removesuffix("t") for name in names))
+
+
+def _no_python(python: str) -> str:
+    """That nothing here is for a Python, in words."""
+    return f"no build here is for {python}: recipes here are for Python {listing(_python_minors())}"
 
 
 def _build_line(read: Read) -> str:
@@ -421,9 +505,33 @@ def _write(read: Read, options: ChannelOptions, new: Path, report: Reporter) -> 
     report.result(written=str(new))
     report.line(difference(read.file.text, text, str(read.file.path), str(new)).rstrip("\n"))
     report.line(f"written: {new}")
+    if how := _how_to_use(read, new):
+        report.line(f"to use it, {how}")
     if ending == ".toml":
         for line in (*_about_driver(read), *_about_project(read, edits, new)):
             report.line(line)
+
+
+def _how_to_use(read: Read, new: Path) -> str:
+    """What to type with the new file, in words; "" if nothing would work."""
+    solved = read.solved
+    if solved.pick is None or _python_of_none(read):
+        return ""
+    first = "build what this channel lacks, then " if _is_to_build(read) else ""
+    if new.suffix == ".toml":
+        words = ["pixi", "install"]
+        if read.environment.name not in ("", DEFAULT):
+            words += ["--environment", read.environment.name]
+        place = f"put it in the place of {read.file.path}"
+        return f"{first}{place}, and type `{shlex.join(words)}`"
+    conda = shlex.join(["conda", "env", "create", "-n", "gpu", "-f", str(new)])
+    if solved.part is not Part.WHOLE or first or _not_here(read):
+        return f"{first}type `{conda}`"
+    words = ["ctk", "env", "create", "--file", str(new), "--prefix", "./my-env"]
+    words += _machine_words(read)
+    if read.base != "local":
+        words += ["--base", read.base]
+    return f"type `{shlex.join(words)}`, or `{conda}`"
 
 
 def _is_pixi(file: EnvironmentFile) -> bool:
@@ -468,8 +576,30 @@ def _edit(row: Row, read: Read) -> Edit | None:
         return None
     is_kept = is_pixi and _is_of_project(row.line)
     comment = f"for {row.line.text}" if is_kept else f"was {row.line.text}"
-    stays = row.line.tool is Tool.PIP and not is_for_cuda_only(row.line)
+    written = pixi_lines(row.specs) if is_pixi else list(row.specs)
+    if not is_kept and [_plain(line) for line in written] == [_plain(row.line.text)]:
+        comment = "was for pip" if row.line.tool is Tool.PIP else ""
+    is_everywhere = not is_for_cuda_only(row.line) or _is_pure_python(row, read)
+    stays = row.line.tool is Tool.PIP and is_everywhere
     return Edit(row.line, row.specs, comment, stays_without_cuda=stays)
+
+
+def _plain(text: str) -> str:
+    """A line without what says nothing: spaces and quotes."""
+    return re.sub(r"[\s\"']", "", text)
+
+
+def _is_pure_python(row: Row, read: Read) -> bool:
+    """Whether what takes the place of a wheel needs Python alone: its wheel is for every platform.
+
+    It is a package without a platform, such as nvidia-ml-py.
+    """
+    if len(row.specs or ()) != 1:
+        return False
+    catalogue = planned_of(read.catalogue) or read.catalogue
+    found = catalogue.records(spec_name(row.asked[0])) if row.asked else ()
+    needs = {spec_name(need) for record in found for need in record.depends}
+    return bool(found) and needs <= {"python"} and all(r.subdir == NOARCH for r in found)
 
 
 def _is_of_project(line: Line) -> bool:
@@ -620,6 +750,8 @@ def selection(chosen: Selection, path: Path, base: str) -> Selection:
     order = Order(chosen.environment, (platform, driver or None, stated_gpu or None), options)
     read = read_all(path, order, report)
     show_rows(read, report, is_building=True)
+    if python := _python_of_none(read):
+        raise Unsolvable(_no_python(python), f"let {path} accept one of these")
     packages = _made_here(read)
     if not packages:
         raise Unsolvable(
