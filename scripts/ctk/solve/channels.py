@@ -139,11 +139,8 @@ def _catalogue(
 ) -> Catalogue:
     @cache
     def all_built() -> Catalogue:
-        releases = _measured(workspace)
-        ours = write_repodata(
-            planned(workspace, [subdir], Request(releases=releases)),
-            workspace.notes / "planned" / subdir / "channel",
-        )
+        content = planned(workspace, [subdir], Request(releases=_measured(workspace)))
+        ours = write_repodata(content, workspace.notes / "planned" / subdir / "channel")
         checkout = Checkout(is_planned=True, known_names=names, other_channels=others)
         return CheckoutCatalogue([ours, *channels[1:]], subdir, checkout)
 

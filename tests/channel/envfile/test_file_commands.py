@@ -249,16 +249,41 @@ def test_a_python_that_no_recipe_is_for_is_not_built_for(built: Workspace, tmp_p
     assert "no build here is for python>=3.8,<3.10" in refused.stderr
 
 
-def test_a_wheel_of_python_alone_stays_for_macos(solve: Solve, tmp_path: Path) -> None:
+def test_a_wheel_of_python_alone_stays_for_macos(built: Workspace, tmp_path: Path) -> None:
     """What it is the same as needs Python alone, and its wheel is for every platform."""
-    (tmp_path / "pixi.toml").write_text(
+    file, new = tmp_path / "pixi.toml", tmp_path / "new.toml"
+    file.write_text(
         '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64", "osx-arm64"]\n'
         '[system-requirements]\ncuda = "13.0"\n[pypi-dependencies]\nnvidia-ml-py = "*"\n'
     )
-    solve("pixi.toml", "--write", "new.toml")
-    new = tomllib.loads((tmp_path / "new.toml").read_text())
-    assert new["target"]["osx-arm64"]["pypi-dependencies"] == {"nvidia-ml-py": "*"}
-    assert "nvidia-ml-py" in new["target"]["linux-64"]["dependencies"]
+    stated = ["--driver", "13.0", "--arch", "9.0"]
+    ctk(built, "solve", str(file), *stated, "--write", str(new), check=True)
+    target = tomllib.loads(new.read_text())["target"]
+    assert target["osx-arm64"]["pypi-dependencies"] == {"nvidia-ml-py": "*"}
+    assert "nvidia-ml-py" in target["linux-64"]["dependencies"]
+
+
+def test_pixi_is_told_how_to_find_nvcc_of_cuda_12(built: Workspace, tmp_path: Path) -> None:
+    """Ours of CUDA 13 hides it under strict priority, also where conda-forge is not asked."""
+    file = tmp_path / "pixi.toml"
+    file.write_text(
+        '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n'
+        '[dependencies]\ncuda-version = "12.6.*"\ncuda-nvcc = "*"\n'
+    )
+    stated = ["--driver", "12.8", "--arch", "9.0"]
+    done = ctk(built, "solve", str(file), *stated, check=True)
+    assert "pixi does not find conda-forge's cuda-nvcc behind this channel" in done.stdout
+    assert f"`ctk solve {file} --driver 12.8 --arch 9.0 --base conda-forge`" in done.stdout
+
+
+def test_builds_of_a_channel_that_is_removed_are_named(solve: Solve, tmp_path: Path) -> None:
+    """conda-forge has none of them, and no client can create what is written."""
+    (tmp_path / "environment.yml").write_text(
+        "channels: [defaults]\ndependencies:\n  - xz=5.4.6=h5eee18b_1\n  - pytorch-cuda=12.1\n"
+    )
+    done = solve("environment.yml", "--write", "new.yml")
+    assert "leave out the build of xz=5.4.6=h5eee18b_1" in done.stdout
+    assert "to use it" not in done.stdout
 
 
 def test_a_fleet_gets_what_a_file_asks_for(solve: Solve, tmp_path: Path) -> None:
@@ -310,6 +335,8 @@ def test_the_major_in_the_name_of_a_wheel_gives_way_to_that_of_the_file(
     written = (tmp_path / "new.yml").read_text()
     assert "cuda-version=13.0" in written and "cuda-version=12" not in written
     assert "- cupy  # was cupy-cuda12x" in written
+    words = " ".join(done.stdout.split())
+    assert "cuda-version=12 is left out, because cuda-version=13.0 does not go with it" in words
 
 
 def test_a_file_with_numba_is_told_of_its_target_for_cuda(solve: Solve, tmp_path: Path) -> None:

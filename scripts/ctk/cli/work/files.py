@@ -31,6 +31,7 @@ from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, To
 from ctk.envfile.pixi import DEFAULT
 from ctk.envfile.read import read_file
 from ctk.envfile.rewrite import Edit, ForFirst, difference, name_of_new, rewritten, write_new
+from ctk.envfile.rewrite_edits import readable_spec
 from ctk.envfile.row import Answer, Row
 from ctk.envfile.shelf import TOOLKIT, is_for_cuda_only, is_replaced
 from ctk.envfile.solved import Part, Solved, solve_lines
@@ -505,11 +506,36 @@ def _write(read: Read, options: ChannelOptions, new: Path, report: Reporter) -> 
     report.result(written=str(new))
     report.line(difference(read.file.text, text, str(read.file.path), str(new)).rstrip("\n"))
     report.line(f"written: {new}")
-    if how := _how_to_use(read, new):
+    removed = _of_removed_channels(read, edits)
+    if removed:
+        report.line(f"builds of {listing(_removed(read))}, which the new file does not name, are")
+        report.line(f"in no other channel: leave out the build of {listing(removed, most=_FEW)}")
+    elif how := _how_to_use(read, new):
         report.line(f"to use it, {how}")
     if ending == ".toml":
         for line in (*_about_driver(read), *_about_project(read, edits, new)):
             report.line(line)
+
+
+def _removed(read: Read) -> list[str]:
+    """The channels of a file that its new text does not name, if it has no others; else []."""
+    channels = [name for name in read.environment.channels if name != "nodefaults"]
+    removed = [name for name in channels if is_replaced(name)]
+    return removed if len(removed) == len(channels) else []
+
+
+def _of_removed_channels(read: Read, edits: Iterable[Edit]) -> list[str]:
+    """The lines that stay, and name a build of a channel that is removed."""
+    if not _removed(read):
+        return []
+    edited = {edit.line for edit in edits}
+    found = []
+    for line in read.environment.lines:
+        spec = readable_spec(line.spec)
+        stays = line.tool is Tool.CONDA and line not in edited and not line.channel
+        if stays and spec is not None and spec.build:
+            found.append(line.text)
+    return found
 
 
 def _how_to_use(read: Read, new: Path) -> str:
