@@ -148,8 +148,18 @@ def test_a_pypi_line_with_extras_in_braces():
     )
     edits = {"jax": (["jax", "jaxlib=*=*cuda12*"], "was jax[cuda12]")}
     assert edited(text, edits) == HEAD + (
-        '[dependencies]\npip = "*"\njax = "*"  # was jax(cuda12)\n'
+        '[dependencies]\npip = "*"\njax = "*"  # was jax[cuda12]\n'
         'jaxlib = { version = "*", build = "*cuda12*" }\n[pypi-dependencies]\njaxopt = "*"\n'
+    )
+
+
+def test_a_bound_that_two_specs_have_is_written_once():
+    text = HEAD + '[dependencies]\na = ">=2.6"\n'
+    assert edited(text, {"a": ["pytorch >=2.6", "pytorch >=2.6"]}) == HEAD + (
+        '[dependencies]\npytorch = ">=2.6"\n'
+    )
+    assert edited(text, {"a": ["pytorch >=2.6", "pytorch >=2.6,<3"]}) == HEAD + (
+        '[dependencies]\npytorch = ">=2.6,<3"\n'
     )
 
 
