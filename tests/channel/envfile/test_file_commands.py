@@ -335,8 +335,19 @@ def test_the_major_in_the_name_of_a_wheel_gives_way_to_that_of_the_file(
     written = (tmp_path / "new.yml").read_text()
     assert "cuda-version=13.0" in written and "cuda-version=12" not in written
     assert "- cupy  # was cupy-cuda12x" in written
+
+
+def test_the_line_is_named_because_of_which_the_major_of_a_wheel_goes(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """It said that other lines ask for another CUDA, and none did: nvcc is for CUDA 13 only."""
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies:\n  - cuda-nvcc\n  - pip:\n    - cupy-cuda12x\n")
+    done = ctk(built, "solve", str(file), "--driver", "13.0", "--arch", "9.0", check=True)
     words = " ".join(done.stdout.split())
-    assert "cuda-version=12 is left out, because cuda-version=13.0 does not go with it" in words
+    assert "cuda-version=12 is left out, because cuda-nvcc does not go" in words.replace(
+        "12 and", ""
+    )
 
 
 def test_a_file_with_numba_is_told_of_its_target_for_cuda(solve: Solve, tmp_path: Path) -> None:
@@ -357,7 +368,7 @@ def test_a_wheel_with_the_name_of_its_package_moves_to_conda_with_its_bounds(
     done = ctk(built, "solve", str(file), *stated, "--write", str(new), check=True)
     written = new.read_text()
     assert "- pytorch >=2.13,<2.16  # was torch>=2.13,<2.16\n" in written
-    assert "- torchcodec  # was torchcodec\n" in written and "pip:" not in written
+    assert "- torchcodec  # was for pip\n" in written and "pip:" not in written
     assert "torchcodec: for videos and sound, add ffmpeg" in done.stdout
 
 

@@ -241,6 +241,13 @@ def test_nvcc_of_cuda_12_is_at_conda_forge(
         assert step.splitlines()[1:] == ([line] if command else [])
 
 
+def test_only_what_helps_is_told_to_be_left_out(catalogue: Catalogue) -> None:
+    """Without the toolkit, nvcc of CUDA 13 needs a newer driver than the machine has."""
+    request = asked("12.9 none cuda-core cuda-version=12.9 cuda-nvcc")
+    _, step = problem(catalogue, *request)
+    assert step.splitlines()[0] == "leave out cuda-nvcc"
+
+
 NOBODY = (
     "foobarx",
     "cub-client",
