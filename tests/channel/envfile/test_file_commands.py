@@ -224,7 +224,7 @@ def test_an_environment_that_is_not_about_cuda_is_not_written(solve: Solve, tmp_
     assert not (tmp_path / "new.toml").exists()
     named = solve("pixi.toml", "--environment", "gpu", "--write", "new.toml")
     assert '\n  gpu = ["gpu"]\n' in named.stdout
-    assert '\n  [feature.gpu.system-requirements]\n  cuda = "13.0"\n' in named.stdout
+    assert '[feature.gpu.system-requirements] the line `cuda = "13.0"`' in named.stdout
     assert "cuda-gpu" not in (tmp_path / "new.toml").read_text()
 
 

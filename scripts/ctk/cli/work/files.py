@@ -576,9 +576,8 @@ def _about_driver(read: Read) -> Iterator[str]:
         yield f'for that, write {driver} in its place, `cuda = "{driver}"`'
         return
     yield "pixi locks this file for a machine without a driver, because it states none: for driver"
-    yield f"{driver}, add cuda-gpu to its dependencies, and these lines:"
-    yield f"  [{_prefix_of_feature(read)}system-requirements]"
-    yield f'  cuda = "{driver}"'
+    yield f"{driver}, add cuda-gpu to its dependencies, and in its table"
+    yield f'[{_prefix_of_feature(read)}system-requirements] the line `cuda = "{driver}"`'
 
 
 def _prefix_of_feature(read: Read) -> str:
