@@ -387,22 +387,22 @@ def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, M
         return {"every machine": (newest, None)}
 
     def of_driver(driver: str | None) -> tuple[str | None, ...]:
-        has_all = bool(driver and possible[driver]) and gpus_of[driver] == possible[driver]
+        has_all = bool(possible[driver]) and gpus_of[driver] == possible[driver]
         return ("all",) if has_all else gpus_of[driver]
 
-    runs: dict[tuple[str | None, ...], list[list[str | None]]] = {}
-    for key, drivers in groupby(every.drivers, of_driver):
-        runs.setdefault(key, []).append(list(drivers))
     groups: dict[str, Machine] = {}
+    if (None, None) in machines:  # the only one without a driver
+        groups["no driver"] = None, None
+    runs: dict[tuple[str | None, ...], list[list[str | None]]] = {}
+    for key, drivers in groupby(every.drivers[1:], of_driver):
+        runs.setdefault(key, []).append(list(drivers))
     for key, drivers_of_key in runs.items():
         if not key:
             continue
         labels = [drivers_label(run, newest) for run in drivers_of_key]
         words = f"driver {listing(labels)}"
-        if None in drivers_of_key[0]:  # there is only one such machine
-            words = "no driver"
-        elif key != ("all",):
-            words += f" with GPU {listing(_gpu_labels(key, gpus, every), 'or')}"
+        if key != ("all",):
+            words += f" with {_gpus_in_words(key, gpus, every)}"
         last = drivers_of_key[-1][-1]
         groups[words] = last, gpus_of[last][-1]
     return groups
@@ -419,23 +419,30 @@ def _gpus_by_driver(
     return found
 
 
-def _gpu_labels(
-    found: Sequence[str | None], gpus: Sequence[str | None], every: Matrix
-) -> list[str]:
-    """Words for GPUs: those that are neighbours in `gpus` are a range."""
+def _gpus_in_words(found: Sequence[str | None], gpus: Sequence[str | None], every: Matrix) -> str:
+    """Words for GPUs, such as ``GPU 8.8 or 10.7 to 11.0``; neighbours in `gpus` are a range.
+
+    The last GPU of the matrix stands for all that are newer than the last known one. Without the
+    known one in front of it, the words name that: "10.1 or newer" would have all from 10.1 on.
+    """
+    *_, last_known, newest = every.gpus
 
     def run_of(place: tuple[int, str | None]) -> tuple[bool, int]:
         number, gpu = place
         return gpu is None, gpus.index(gpu) - number
 
     labels = []
-    for _, run in groupby(enumerate(found), run_of):
-        labels.append(_gpus_label([gpu for _, gpu in run], every))
-    return labels
-
-
-def _gpus_label(run: Sequence[str | None], every: Matrix) -> str:
-    newest = every.gpus[-1]
-    if run[0] is None:
-        return "not detected"
-    return "newer" if run == [newest] else drivers_label(run, newest)
+    for _, places in groupby(enumerate(found), run_of):
+        run = [gpu for _, gpu in places]
+        if run == [newest]:
+            labels.append(f"one newer than {last_known}")
+        elif run[-1] == newest:
+            labels.append(f"{run[0]} and newer")
+        elif run[1:]:
+            labels.append(f"{run[0]} to {run[-1]}")
+        else:
+            labels.append(run[0] or "not detected")
+    words = listing(labels, "or")
+    if words.startswith("one "):
+        return f"a GPU {words.removeprefix('one ')}"
+    return f"GPU {words}"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import ctk
 from ctk.authors.installable import Change, Kind, Survey, groups_in_words, take_survey
@@ -187,10 +189,85 @@ def test_machines_are_named_by_runs_of_drivers_and_gpus(every: Matrix) -> None:
     }
     assert list(groups_in_words(whole, every)) == [
         "no driver",
-        "driver 11.8 with GPU newer",
+        f"driver 11.8 with a GPU newer than {every.gpus[-2]}",
         f"driver {newest} or newer",
     ]
     assert list(groups_in_words(every.machines, every)) == ["every machine"]
+
+
+def read_back(words: str, every: Matrix) -> set[tuple[str | None, str | None]]:
+    """The machines that a group in words names, as a reader takes them."""
+    if words == "every machine":
+        return {*every.machines}
+    if words == "no driver":
+        return {(None, None)}
+    of_drivers, _, of_gpus = words.removeprefix("driver ").partition(" with ")
+    known = [driver for driver in every.drivers if driver]
+    drivers = members(of_drivers.replace(" or newer", " and newer"), " and ", known)
+    gpus: set[str | None] = {*every.gpus}
+    if of_gpus:
+        known = [gpu for gpu in every.gpus if gpu]
+        of_known = of_gpus.removeprefix("GPU ").removesuffix("not detected")
+        gpus = {*members(of_known.replace("a GPU newer", "one newer"), " or ", known)}
+        if of_gpus.endswith("not detected"):
+            gpus.add(None)
+    return {machine for machine in every.machines if machine[0] in drivers and machine[1] in gpus}
+
+
+def members(words: str, last: str, values: list[str]) -> set[str]:
+    """The values of a list such as ``8.8, 10.7 to 11.0 or one newer than 12.1``.
+
+    What is newer than all known ones is the last value.
+    """
+    found: set[str] = set()
+    for part in words.replace(" and newer", "+").replace(last, ", ").split(", "):
+        version, open_end, _ = part.partition("+")
+        if open_end:
+            found |= {*values[values.index(version) :]}
+        elif version.startswith("one newer than "):
+            before = values.index(version.removeprefix("one newer than "))
+            found |= {*values[before + 1 :]}
+        elif version:
+            first, _, end = version.partition(" to ")
+            found |= {*values[values.index(first) : values.index(end or first) + 1]}
+    return found
+
+
+def test_groups_of_machines_in_words_name_these_machines_and_no_others(every: Matrix) -> None:
+    """A GPU 12.0 that is native was in "compat with GPU 10.1 or newer"."""
+    possible = every.machines
+    places = [(every.drivers.index(driver), every.gpus.index(gpu)) for driver, gpu in possible]
+    numbers = st.lists(st.integers(0, len(every.gpus)), max_size=12)
+
+    @given(
+        st.lists(st.tuples(numbers, numbers), max_size=4),
+        st.lists(st.integers(0, len(possible) - 1), max_size=6),
+    )
+    def check(rectangles: list[tuple[list[int], list[int]]], single: list[int]) -> None:
+        machines = {possible[number] for number in single}
+        for drivers, gpus in rectangles:
+            for machine, (driver, gpu) in zip(possible, places, strict=True):
+                if driver in drivers and gpu in gpus:
+                    machines.add(machine)
+        named: set[tuple[str | None, str | None]] = set()
+        for words, example in groups_in_words(machines, every).items():
+            group = read_back(words, every)
+            assert not group & named, "each machine is in one group"
+            assert example in group
+            named |= group
+        assert named == machines
+
+    check()
+
+
+def test_gpus_that_no_toolkit_knows_are_newer_than_the_last_known_one(every: Matrix) -> None:
+    *_, last, beyond = every.gpus
+    compat = {("13.4", gpu) for gpu in ("10.1", "10.7", beyond)}
+    assert [*groups_in_words(compat, every)] == [
+        f"driver 13.4 with GPU 10.1, 10.7 or one newer than {last}"
+    ]
+    ending = {("13.4", gpu) for gpu in ("10.1", last, beyond)}
+    assert [*groups_in_words(ending, every)] == [f"driver 13.4 with GPU 10.1 or {last} and newer"]
 
 
 def test_the_table_has_what_a_pin_changes(folders: list[Path], every: Matrix) -> None:
