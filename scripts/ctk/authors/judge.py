@@ -16,6 +16,7 @@ from ctk.authors.build_log import Mistake
 from ctk.authors.installable import take_survey
 from ctk.authors.order import WRITE_TOOLKIT, major
 from ctk.authors.run import Made, Tested
+from ctk.core.console import listing
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.package.gpu_subject import Subject
 from ctk.plan.messages import shown
@@ -90,6 +91,15 @@ class Judged:
             return self.mistakes
         of_gpus = [Mistake(cause, step) for cause, step in self.code.wrong]
         return self.mistakes + of_gpus
+
+    @property
+    def fault_for_readers(self) -> str:
+        """Why it is not for readers of a channel, in words; "" if nothing is wrong."""
+        failed = [tested.driver for tested in self.tests if tested.state == "failed"]
+        causes = [fault.cause for fault in self.faults]
+        if failed:
+            causes.insert(0, f"its tests failed with {listing([*map(machine_in_words, failed)])}")
+        return "; ".join(causes)
 
     def as_json(self, channel: Path) -> dict[str, Any]:
         """The package for `--json`, in its channel."""

@@ -90,6 +90,11 @@ class Made:
         return bool(self.toolkit) and not self.variant.toolkit and "cuda-version" not in host
 
     @property
+    def place(self) -> str:
+        """Its place in a channel, as an index has it: ``subdir/file``."""
+        return f"{self.index.subdir}/{self.file.name}"
+
+    @property
     def spec(self) -> str:
         return f"{self.index.name}=={self.index.version}={self.index.build}"
 

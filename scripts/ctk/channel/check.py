@@ -22,6 +22,7 @@ import zstandard
 from ctk.channel.attestations import Policy, verifier_of
 from ctk.channel.bill import BILL, read_bill
 from ctk.channel.check_package import ChannelPackage, PackageFile, differences
+from ctk.channel.faults import FAULTS, noted_faults
 from ctk.channel.history import STATES
 from ctk.channel.publish import FIELD, SIDECAR, SITE, TIMES, UNUSED, Folder, moments
 from ctk.channel.repodata import (
@@ -103,7 +104,7 @@ def check_channel(
         )
         for name, record in index.records.items()
     ]
-    of_index = (IndexIsConsistent, Bill, Orphans)
+    of_index = (IndexIsConsistent, Bill, Faults, Orphans)
     of_package = (
         PackageFile,
         Check("attestation", ChannelPackage, verifier_of(policy or Policy()).check),
@@ -306,6 +307,13 @@ def Bill(index: IndexFiles) -> Iterator[Finding]:
             yield Finding(BILL, f"has another {name} than the index, or lacks one; publish again")
 
 
+@check(IndexFiles, "fault")
+def Faults(index: IndexFiles) -> Iterator[Finding]:
+    """`ctk build-recipe` found no package wrong."""
+    for name, fault in noted_faults(index.channel, sorted(index.records)).items():
+        yield Finding(name, f"is not fit to be published: {fault}")
+
+
 @check(IndexFiles, "orphan")
 def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
@@ -317,7 +325,8 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             and not (channel / name).is_file()
         ):
             yield Finding(name, f"{RUN_EXPORTS} names it, but there is no such package")
-    for path in (path for path in sorted(channel.iterdir()) if path.name != BILL):
+    of_channel = (BILL, FAULTS)
+    for path in (path for path in sorted(channel.iterdir()) if path.name not in of_channel):
         if path in leftovers:
             yield Finding(path.name, "a killed run left it; the next one removes it")
         elif not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):

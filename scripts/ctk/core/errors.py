@@ -113,7 +113,7 @@ class AuditFailed(CtkError, exit_code=9):
 
     `ctk build-recipe`: a package is wrong, as its lines `WRONG:` say: it needs a library that no
     package of the environment has, admits GPUs for which it has no code, or was built with another
-    toolkit.
+    toolkit. `ctk publish`: a new package is one of these, or its tests failed.
     """
 
 

@@ -14,6 +14,7 @@ from ctk.channel.attestations import Policy
 from ctk.channel.bucket import copied, open_bucket
 from ctk.channel.check import ChannelReport, check_channel, mirrored
 from ctk.channel.distribution import ADVICE, Distribution, package_name, read
+from ctk.channel.faults import CORRECT_RECIPE
 from ctk.channel.own_key import refuse_unreadable
 from ctk.channel.publish import Folder, Keep, clashes, refuse
 from ctk.channel.repodata import read_index
@@ -140,6 +141,8 @@ def _step(name: str, found: ChannelReport) -> str:
     bucket = bucket_address(Path(name))
     if "://" in name and not bucket:
         return "ask its keeper to publish it again, or to return to a sound state"
+    if {finding.check for finding in found.findings} == {"fault"}:
+        return f"{CORRECT_RECIPE}; `ctk publish` refuses these packages until then"
     if {finding.check for finding in found.findings} == {"orphan"}:
         if not bucket and Folder(Path(name), Path(name)).incoming:
             return "a `ctk publish` into it was stopped: run the same command again"

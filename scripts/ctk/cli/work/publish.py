@@ -17,6 +17,7 @@ from ctk.channel import server as servers
 from ctk.channel.attestations import Sigstore
 from ctk.channel.bucket import open_bucket
 from ctk.channel.distribution import ADVICE, ask, package_name, read
+from ctk.channel.faults import CORRECT_RECIPE, noted_faults
 from ctk.channel.history import History
 from ctk.channel.local import is_built
 from ctk.channel.own_key import OwnKey
@@ -28,16 +29,21 @@ from ctk.core.address import bucket_address
 from ctk.core.checkout import (
     Workspace,
     channel_missing,
+    known_workspace,
     refuse_without_recipes,
     settings,
     workspace,
 )
 from ctk.core.console import Reporter, count, listing
-from ctk.core.errors import BadValue, ChannelBroken, UnknownName
+from ctk.core.errors import AuditFailed, BadValue, ChannelBroken, UnknownName
 from ctk.core.files import make_folder
 from ctk.core.secrets import without_credentials
+from ctk.lock.facts import known as known_gpu_code
+from ctk.lock.model import release_locks
+from ctk.package.gpu_subject import subjects
 from ctk.package.records import python_of
 from ctk.plan.plan import python_tags
+from ctk.plan.recipes import find_recipes, maker_of
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,8 @@ def _publish_into(
     target.refuse_unless_for_readers(built.path)
     attester = _attester(options)
     _show_one_python(built, here, report)
+    if options.source is None:
+        _refuse_faults(built, target.known())
     _ask(built, target.known(), options.accept_redistribution, here, report)
     had_no_history = not target.history().states and bool(target.visible().records)
     files = [built.path / name for name in built.names]
@@ -257,6 +265,8 @@ def _upload(
     if not options.skip_taken:
         refuse(taken, address, here.recipes)
     _show_one_python(built, here, report)
+    if options.source is None:
+        _refuse_faults(built, published)
     _ask(built, published, options.accept_redistribution, here, report)
     names = [name for name in built.names if name not in taken]
     files = [built.path / name for name in names if name not in published]
@@ -280,6 +290,39 @@ def _upload(
         f"{count(len(names), 'package')} are in the channel {server.channel}, listed with their"
         f" sha256{left}"
     )
+
+
+def _refuse_faults(built: BuiltChannel, published: Collection[str]) -> None:
+    """Refuses new packages that `ctk build-recipe` found wrong, or that lack code for GPUs.
+
+    What recipes of this checkout make, `ctk build` has checked.
+
+    Raises:
+        AuditFailed: There are some.
+    """
+    place = known_workspace()
+    recipes = find_recipes(place.recipes)
+    new = [name for name in built.names if name not in published]
+    of_others = [name for name in new if not maker_of(package_name(name), recipes)]
+    faults = noted_faults(built.path, new)
+    steps = []
+    if faults:
+        steps.append(CORRECT_RECIPE)
+    gpus = known_gpu_code(release_locks(place).values())
+    for name in of_others:
+        if name in faults:
+            continue
+        for subject in subjects(built.path / name, gpus):
+            for cause, step in subject.wrong:
+                faults[name] = cause
+                steps.append(f"{name}: {step}")
+    if faults:
+        lines = [f"  {name}: {fault}" for name, fault in faults.items()]
+        are = "are" if len(faults) > 1 else "is"
+        new_packages = count(len(faults), "new package")
+        cause = f"{new_packages} in {built.named} {are} not fit to be published:"
+        steps.append("nothing was published")
+        raise AuditFailed("\n".join([cause, *lines]), "; ".join(steps))
 
 
 def _ask(

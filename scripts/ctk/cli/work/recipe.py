@@ -19,6 +19,7 @@ from ctk.authors.judge import (
 from ctk.authors.order import Order, order, recipe_in, variant_files
 from ctk.authors.run import Made, Tested, Workshop
 from ctk.build.runner import refuse_machine
+from ctk.channel.faults import note_faults
 from ctk.channel.repodata import add
 from ctk.cli.gpu_code import show_subject
 from ctk.cli.options import RecipeOptions, asked_channels, base_beside
@@ -37,6 +38,8 @@ from ctk.solve.channels import catalogue
 from ctk.solve.machine import driver_version, python_specs
 from ctk.solve.solve import Catalogue, channel_url, lasting
 from ctk.verify.scenarios import facts, matrix
+
+_NOT_JUDGED = "`ctk build-recipe` was stopped before its tests had run"
 
 
 def build_recipe(recipe: Path, options: RecipeOptions) -> None:
@@ -147,6 +150,7 @@ def _keep(made: list[Made], folder: Path, place: Path, is_whole: bool, report: R
             report.line(f"older packages stay in {shown(place)}: {names}")
             report.line("`ctk publish` publishes them too: delete those that you do not want")
     add(folder, place)
+    note_faults(place, {package.place: _NOT_JUDGED for package in made})
 
 
 def _judge(
@@ -165,6 +169,7 @@ def _judge(
         report.say(f"tests of {tested.package.file.stem}, {machine}: {tested.state}")
     locks = list(release_locks(shop.workspace).values())
     packages = _judged(made, tests, locks)
+    note_faults(place, {judged.package.place: judged.fault_for_readers for judged in packages})
     _show_tests(packages, report)
     report.result(packages=[judged.as_json(place) for judged in packages])
     every = matrix(facts(locks), ())
