@@ -61,8 +61,9 @@ class Checkout:
 
     Attributes:
         maker: The recipe of a package that is in no channel; None without such a recipe.
-        is_named: Whether the user named channels in place of the built one, so that no advice may
-            be to build what they lack.
+        is_named: Whether the user named channels, which commands in advice then name, too.
+        may_build: Whether the channel that `ctk build` writes is one of the channels, so that
+            advice may be to build what they lack.
         planned: These channels with everything built; None if the built one is not among them.
         is_planned: Whether these are such channels.
         known_names: What is known of names that are no packages here.
@@ -72,6 +73,7 @@ class Checkout:
 
     maker: Callable[[str], Maker | None] = lambda name: None
     is_named: bool = False
+    may_build: bool = True
     planned: Callable[[], Catalogue] | None = None
     is_planned: bool = False
     known_names: Callable[[], Names] = Names
@@ -256,7 +258,7 @@ def how_to_lock(wanted: Spec, catalogue: Catalogue) -> str:
     """
     checkout = checkout_of(catalogue)
     names = checkout.known_names()
-    if checkout.is_named or wanted.name not in names.projects or not wanted.version:
+    if not checkout.may_build or wanted.name not in names.projects or not wanted.version:
         return ""
     version = _version_meant(wanted, checkout.other_channels())
     if not version:

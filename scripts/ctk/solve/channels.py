@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -137,20 +138,24 @@ def built_catalogue(
 def _catalogue(
     channels: Sequence[Path | str], subdir: str, workspace: Workspace, is_named: bool
 ) -> Catalogue:
+    built = os.path.realpath(workspace.channel)
+    own = [place for place in channels[:-1] if os.path.realpath(place) == built]
+
     @cache
     def all_built() -> Catalogue:
         content = planned(workspace, [subdir], Request(releases=_measured(workspace)))
         ours = write_repodata(content, workspace.notes / "planned" / subdir / "channel")
         checkout = Checkout(is_planned=True, known_names=names, other_channels=others)
-        return CheckoutCatalogue([ours, *channels[1:]], subdir, checkout)
+        places = [ours if place in own else place for place in channels]
+        return CheckoutCatalogue(places, subdir, checkout)
 
     names, others = _known(workspace)
-    is_built = channels[0] == workspace.channel and not is_named
     is_planned = channels[0] == workspace.notes / "planned" / "channel"
     checkout = Checkout(
         maker=makers(workspace),
         is_named=is_named,
-        planned=all_built if is_built else None,
+        may_build=bool(own) or not is_named,
+        planned=all_built if own else None,
         is_planned=is_planned,
         known_names=names,
         other_channels=others,

@@ -488,7 +488,7 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         return unnamed_reason(f"{name} is", unnamed)
     checkout = checkout_of(catalogue)
     maker = checkout.maker(name)
-    if maker and checkout.is_named:
+    if maker and not checkout.may_build:
         places = [lasting(str(channel)) for channel in catalogue.channels]
         cause = f"{name} is not in {listing(places, 'or')}"
         return Reason(Kind.NO_PACKAGE, cause, "name a --channel or --base that has it")
@@ -511,9 +511,9 @@ def _missing_on_platform(name: str, scenario: Scenario, catalogue: Catalogue) ->
     subdir, checkout = catalogue.subdir, checkout_of(catalogue)
     ours, base = catalogue.channels[:-1] or catalogue.channels, catalogue.channels[-1]
     has_no_platform = not catalogue.names([subdir], ours)
-    if has_no_platform and (not checkout.is_named or name in catalogue.names(PLATFORMS)):
+    if has_no_platform and (checkout.may_build or name in catalogue.names(PLATFORMS)):
         step = f"build it: ctk build --platform {subdir}"
-        if checkout.is_named:
+        if not checkout.may_build:
             step = "name another --channel"
         return Reason(Kind.NO_PLATFORM, f"the channel has nothing for {subdir}", step)
     if not catalogue.names([subdir], [base]) and name in catalogue.names(PLATFORMS, [base]):

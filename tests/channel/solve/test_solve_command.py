@@ -378,6 +378,29 @@ def test_what_a_named_channel_lacks_is_not_for_this_checkout_to_build(
     assert "ctk build" not in done.stderr and "built here" not in done.stderr
 
 
+@pytest.mark.parametrize("more", ["", "--driver 13.0", "--everywhere"])
+def test_what_the_own_channel_lacks_is_to_be_built_also_where_it_is_named(
+    checkout: Workspace, project: Workspace, tmp_path: Path, more: str
+) -> None:
+    """An author names it behind the channel of a recipe."""
+    for place in (
+        project.recipes,
+        project.variants,
+        project.build_config,
+        project.root / "pyproject.toml",
+    ):
+        (tmp_path / place.name).symlink_to(place)
+    own = Workspace(tmp_path)
+    own.channel.parent.mkdir()
+    own.channel.symlink_to(checkout.channel)
+    own.base_channel.symlink_to(checkout.base_channel)
+    mine = write(tmp_path / "mine", iter(()))
+    named = ("--channel", str(mine), "--channel", str(own.channel))
+    done = ctk(own, "solve", "libcufft", *more.split(), *named)
+    assert "libcufft is not built here" in done.stderr
+    assert "run `ctk build libcufft" in done.stderr
+
+
 def test_without_a_driver_it_says_how_another_machines_driver_is_stated(
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

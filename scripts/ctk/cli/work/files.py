@@ -350,7 +350,9 @@ def _is_to_build(read: Read) -> bool:
     What a channel of others lacks, nobody builds here. What has no solution even if it were built
     is worth no build.
     """
-    if checkout_of(read.catalogue).is_named or read.solved.pick is None or _python_of_none(read):
+    if not checkout_of(read.catalogue).may_build:
+        return False
+    if read.solved.pick is None or _python_of_none(read):
         return False
     return any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows)
 

@@ -333,7 +333,7 @@ def _offered(channels: Catalogue) -> list[str]:
     offered = [subdir for subdir in PLATFORMS if channels.names([subdir], own)]
     if not offered and not channels.names([NOARCH], own):
         step = "name another --channel"
-        if not checkout_of(channels).is_named:
+        if checkout_of(channels).may_build:
             step = f"build them, or {step}"
         raise Unsolvable(f"there are no packages in {listing([*map(str, own)])}", step)
     return offered or [this_platform()]
