@@ -401,6 +401,26 @@ def test_what_nothing_needs_and_nobody_asked_for_stays_in_an_environment_of_a_cl
     assert (shown["removed"], [package["name"] for package in shown["added"]]) == ([], ["more"])
 
 
+def test_a_newer_one_of_what_is_asked_for_again_is_named_with_the_line_that_takes_it(
+    tmp_path: Path,
+) -> None:
+    """It was `unchanged`, and nothing more."""
+    made, place = checkout(tmp_path / "c", *drafts()), str(tmp_path / "env")
+    packs.create(made, tmp_path / "env", "library", "more", *MACHINE)
+    assert "a newer library" not in ctk(made, "env", "add", place, "library", check=True).stdout
+    write_channel(made.channel, [*drafts(), library("2.0")])
+    said = "it keeps what it has; the channels have a newer library 2.0 0 (not 1.0 0)\n"
+    assert said in ctk(made, "solve", "library", "--prefix", place, check=True).stdout
+    added = ctk(made, "env", "add", place, "library", check=True).stdout
+    assert f"unchanged: {place}\n" in added and said in added
+    assert "a newer library" not in ctk(made, "env", "add", place, "more", check=True).stdout
+    (line,) = re.findall("^to update all packages: ctk (.*)", added, re.M)
+    assert shlex.split(line)[:4] == ["env", "create", "library", "more"]
+    ctk(made, *shlex.split(line), check=True)
+    assert versions(tmp_path / "env").keys() >= {"library", "more"}
+    assert versions(tmp_path / "env")["library"] == "2.0 0"
+
+
 def test_what_is_there_already_needs_no_step(where: Workspace, prefix: Path) -> None:
     done = ctk(where, "solve", "core", "--prefix", str(prefix), check=True)
     assert done.stdout.endswith("\nnothing would change: it has all of this\n")

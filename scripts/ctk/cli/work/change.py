@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
+from rattler import PackageRecord, Version
+
 from ctk.cli.options import asked_channels, base_beside
 from ctk.cli.work.picks import REASON_LINES, reason_for_programs
 from ctk.core.checkout import Workspace, workspace
@@ -30,7 +32,7 @@ from ctk.solve.builds import choices
 from ctk.solve.change import TOOLKIT, Kind, Package, Worse
 from ctk.solve.channels import built_catalogue
 from ctk.solve.machine import Machine, machine
-from ctk.solve.solve import Catalogue, Pick
+from ctk.solve.solve import Catalogue, Pick, parse_spec
 from ctk.solve.why import newer_nvjitlink
 
 _LINE = 5  # changed packages in one line
@@ -162,6 +164,39 @@ def solve_in_prefix(
     with reason_for_programs():
         planned = plan(found, specs, on, channels, REASON_LINES)
     show_plan(found, planned, on, channels, steps_for(found, planned, specs, stated, on))
+    show_newer(found, specs, planned.pick, channels, Reporter())
+
+
+def show_newer(
+    found: Examined, specs: Sequence[str], pick: Pick, channels: Catalogue, report: Reporter
+) -> None:
+    """Says of named packages that a newer one is there, since what is installed is taken first.
+
+    Args:
+        found: The environment, as it was.
+        specs: What was typed.
+        pick: What it has now.
+        channels: Where packages come from.
+        report: Prints it.
+    """
+    fresh = channels.pick(pick.scenario)
+    if fresh is None or found.note is None:
+        return
+    words = []
+    for name in dict.fromkeys(parse_spec(spec).name for spec in specs):
+        has, newest = pick.record(name), fresh.record(name)
+        if has and newest and _age(has) < _age(newest):
+            words.append(f"{name} {newest.version} {newest.build} (not {has.version} {has.build})")
+    if words:
+        asked = with_more(found.note.asked, specs, ())
+        again = shlex.join(["ctk", "env", "create", *asked, "--prefix", str(found.prefix)])
+        report.line(f"it keeps what it has; the channels have a newer {listing(words)}")
+        report.line(f"to update all packages: {again}")
+
+
+def _age(record: PackageRecord) -> tuple[Version, int]:
+    """What solvers prefer the newest of."""
+    return Version(str(record.version)), record.build_number
 
 
 def refuse_of_others(found: Examined, specs: Sequence[str], machine: Machine) -> None:

@@ -21,6 +21,7 @@ from ctk.cli.work.change import (
     refuse_other_platform,
     refuse_worse,
     show_change,
+    show_newer,
     words_of,
     worse_as_json,
 )
@@ -122,6 +123,7 @@ def add_packages(prefix: Path, specs: list[str], stated: Stated, *, move: bool) 
     report.result(request=list(pick.scenario.specs))
     if environment.changes:
         show_change(planned, environment.changes, report)
+    show_newer(found, specs, pick, channels, report)
     _show_rest(environment, machine, report)
 
 
