@@ -140,18 +140,16 @@ def never_picked(packages: Sequence[Made], picked: Collection[str]) -> list[str]
     return found
 
 
-def refuse_faults(packages: Sequence[Judged], asked: Sequence[str | None], log: Path) -> None:
-    """Ends a run with an error if tests failed, a package is wrong, or no build is for a driver.
+def refuse_faults(packages: Sequence[Judged], log: Path) -> None:
+    """Ends a run with an error if tests failed, or a package is wrong.
 
     Args:
         packages: What was made.
-        asked: The drivers of --driver.
         log: The whole log, which the error names.
 
     Raises:
         BuildFailed: Tests failed.
         AuditFailed: A package is wrong.
-        Unsolvable: No build is for a driver.
     """
     faults = [(judged.name, fault) for judged in packages for fault in judged.faults]
     steps = list(dict.fromkeys(fault.step for _, fault in faults))
@@ -162,6 +160,19 @@ def refuse_faults(packages: Sequence[Judged], asked: Sequence[str | None], log: 
     if faults:
         lines = [f"{name}: {fault.cause}" for name, fault in faults]
         raise AuditFailed("\n".join(lines), "; ".join(steps))
+
+
+def refuse_unserved(packages: Sequence[Judged], asked: Sequence[str | None]) -> None:
+    """Ends a run with an error if no build can be installed with a driver that was asked for.
+
+    Args:
+        packages: What was made. Each can be installed on some machine.
+        asked: The drivers of --driver.
+
+    Raises:
+        Unsolvable: No build is for a driver.
+    """
+    tests = [tested for judged in packages for tested in judged.tests]
     for driver in asked:
         of_driver = [tested for tested in tests if tested.driver == driver]
         if all(tested.state == "refused" for tested in of_driver):

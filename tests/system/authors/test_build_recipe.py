@@ -329,7 +329,9 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     code, said = fails(folder, "--channel", str(ours))
     assert code == errors.Unsolvable.exit_code
     assert re.search(r" cannot be installed on any machine: one==\S+ needs two", said)
-    assert f"next: ctk build-recipe {folder} --channel {two} --channel {ours}\n" in said
+    step = f"next: ctk build-recipe {folder} --channel {two} --channel {ours}\n"
+    assert step in said
+    assert step in fails(folder, "--channel", str(ours), "--driver", "13.0")[1]
     assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
     assert "next: run `ctk build libcublas`" in fails(recipe(run=["libcublas"]))[1]
     assert "next: add --channel " in fails(folder, "--channel", str(two))[1]

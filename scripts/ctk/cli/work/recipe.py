@@ -15,6 +15,7 @@ from ctk.authors.judge import (
     never_picked,
     refuse_faults,
     refuse_uninstallable,
+    refuse_unserved,
 )
 from ctk.authors.order import Order, order, recipe_in, variant_files
 from ctk.authors.run import Made, Tested, Workshop
@@ -180,8 +181,9 @@ def _judge(
     _show_surveys(surveys, made, report)
     report.line(f"packages: {place}")
     report.line(f"log: {shop.log}")
-    refuse_faults(packages, drivers, shop.log)
+    refuse_faults(packages, shop.log)
     refuse_uninstallable(packages, shop.catalogue, every, recipe)
+    refuse_unserved(packages, drivers)
 
 
 def _judged(made: list[Made], tests: list[Tested], locks: list[ReleaseLock]) -> list[Judged]:
