@@ -741,13 +741,17 @@ def refuse(found: Clashes, where: str, recipes: Path) -> None:
     names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
     known = find_recipes(recipes)
     makers = {maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "" for name in found}
-    # No recipe here makes what an author built with `ctk build-recipe`.
-    files = listing(
-        [f"recipes/{maker}/recipe.yaml" if maker else "your recipe" for maker in sorted(makers)]
-    )
+    steps = []
+    if files := [f"recipes/{maker}/recipe.yaml" for maker in sorted(makers) if maker]:
+        steps.append(f"raise the first term of `build: number` in {listing(files)}")
+    if "" in makers:  # no recipe here makes what an author built with `ctk build-recipe`
+        steps.append(
+            "raise `build: number` in your recipe, for each of its builds by the same number (in"
+            " those of examples/, by `build` in context)"
+        )
     raise NameReused(
         "\n".join([f"{names} taken by other content in {where}:", *lines]),
-        f"raise the first term of `build: number` in {files}, and build again",
+        f"{listing(steps)}, and build again",
     )
 
 

@@ -44,8 +44,11 @@ def test_a_name_is_taken_for_good(tmp_path: Path) -> None:
     folder.publish(build(tmp_path / "two", digit(1)), exact=True)
     (folder.path / "linux-64" / "digit2-1.0-h0_0.conda").unlink()
     shutil.rmtree(folder.path / HISTORY / "1")
-    with pytest.raises(NameReused, match="digit2"):
+    with pytest.raises(NameReused, match="digit2") as error:
         folder.publish(build(tmp_path / "three", digit(2, "changed")))
+    assert error.value.step.startswith(
+        "raise `build: number` in your recipe, for each of its builds"
+    )
 
 
 def test_a_file_that_a_killed_run_left_has_taken_its_name(tmp_path: Path) -> None:
