@@ -104,12 +104,11 @@ class Diagnosis:
         return cause, step
 
     def hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
-        """What the log of a failed build tells its author to write."""
-        for header in missing_headers(lines):
-            yield from self._header_hints(header)
-        for library in missing_libraries(lines):
-            yield from self._library_hints(library)
-        yield from _unlinked(lines, self.folder.glob("bld/*/host_env*/targets/*/lib/lib*.so"))
+        """What the log of a failed build tells its author to write.
+
+        A compiler that is missing, or is another one, comes first: it is why a header or a library
+        is not found.
+        """
         for mistake in (*other_toolkits(lines), *self._other_toolkits(variant, lines)):
             yield str(mistake)
         if lacks_compiler(lines):
@@ -117,6 +116,11 @@ class Diagnosis:
                 'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in'
                 " build"
             )
+        for header in missing_headers(lines):
+            yield from self._header_hints(header)
+        for library in missing_libraries(lines):
+            yield from self._library_hints(library)
+        yield from _unlinked(lines, self.folder.glob("bld/*/host_env*/targets/*/lib/lib*.so"))
         if lacks_licence(lines):
             named = listing(as_list(variant.content["about"]["license_file"]), "or")
             place = line_of(self.order.recipe, "license_file")

@@ -220,10 +220,10 @@ def _refuse_missing_nvcc(recipe: Recipe, cuda: Sequence[str], channels: Catalogu
     majors = {major(version) for version in versions}
     missing = [value for value in cuda if major(value) not in majors]
     if versions and missing:
-        newest = ".".join(versions[-1].split(".")[:2])
+        newest = major(versions[-1])
         raise UnknownName(
             f"the channels have no nvcc for CUDA {listing(missing, 'or')}",
-            f"build for another one, such as --cuda {newest}",
+            f"leave --cuda out, or build for another one, such as --cuda {newest}",
         )
 
 
