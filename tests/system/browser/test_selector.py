@@ -30,6 +30,8 @@ PRINTED = Path(__file__).with_name("nvidia-smi")
 COMBINATIONS = 240
 NO_ANSWER = "There is no answer for this choice"
 SEED = 7
+WITH_ASKED = ("cuda-gpu", "cuda-gpu-builds", "cuda-native")
+"""What the packages that ask for CUDA builds bring to a command."""
 
 SMI_580 = """\
 Sun Nov 22 08:16:57 2026
@@ -128,9 +130,11 @@ def solved(offered: dict[str, Any]) -> dict[Chosen, dict[str, Any]]:
         return dict(zip(ordered, pool.map(_solve, ordered), strict=True))
 
 
-def _solve(chosen: Chosen) -> dict[str, Any]:
+def _solve(chosen: Chosen, *asks: str) -> dict[str, Any]:
     done = subprocess.run(
-        [CTK, "solve", *chosen.command, "--explain", "--json"], capture_output=True, text=True
+        [CTK, "solve", *asks, *chosen.command, "--explain", "--json"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode in (0, 10), done.stderr
     return json.loads(done.stdout)
@@ -324,7 +328,14 @@ def test_every_answer_is_what_ctk_solve_says(
                     [p["name"], p["version"], p["build"], p["channel"]] for p in truth["packages"]
                 ],
             }
-            number = len(truth["packages"])
+            number = len(seen["packages"])
+            # The command asks for CUDA builds before the package: its count and table have these.
+            own = {package["name"] for package in truth["packages"]}
+            seen["packages"] = [
+                package
+                for package in seen["packages"]
+                if package[0] in own or package[0] not in WITH_ASKED
+            ]
             if f"{number} package" not in seen["summary"] or not seen["title"].startswith(
                 _toolkit(truth, chosen.driver)
             ):
@@ -337,6 +348,43 @@ def test_every_answer_is_what_ctk_solve_says(
     assert wrong == []
     assert len(solved) >= 200
     assert states == {"solved", "refused"}
+
+
+AS_COPIED = (
+    ("cuda-core", "12.4", "8.0", "", "cuda-native"),
+    ("cuda-core", "13.0", "9.0", "13.4", "cuda-gpu"),
+    ("cuda-nvcc", "13.0", "9.0", "", "cuda-native"),
+    ("numba-cuda", "13.0", "7.0", "", "cuda-native"),
+    ("cuda-arch", "13.0", "9.0", "12", "cuda-native"),
+    ("cuda-core", "none", "", "", ""),
+)
+
+
+@pytest.fixture(scope="session")
+def solved_as_copied() -> dict[Chosen, dict[str, Any]]:
+    """What `ctk solve` gives for all that a command asks for."""
+    found = {}
+    for package, driver, gpu, pin, asks in AS_COPIED:
+        chosen = Chosen(package, "linux-64", driver, gpu, "", pin)
+        found[chosen] = _solve(chosen, *filter(None, [asks]))
+    return found
+
+
+def test_the_count_and_the_table_are_of_the_line_that_is_copied(
+    solved_as_copied: dict[Chosen, dict[str, Any]], front: Watched
+) -> None:
+    for (*_, asks), (chosen, truth) in zip(AS_COPIED, solved_as_copied.items(), strict=True):
+        choose(front.page, chosen)
+        take(front.page, "client", "conda")
+        seen = shown(front.page)
+        assert seen["command"].split("\\\n  ")[-1].startswith(f"{asks} {chosen.package}".lstrip())
+        right = [[p["name"], p["version"], p["build"], p["channel"]] for p in truth["packages"]]
+        assert seen["packages"] == right
+        assert f": {len(right)} packages, " in seen["summary"]
+    choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", "13.4"))
+    number = len(shown(front.page)["packages"])
+    take(front.page, "client", "pixi")  # which sees the driver, so nothing asks for CUDA builds
+    assert number - len(shown(front.page)["packages"]) == 2
 
 
 def test_a_machine_that_cannot_exist_is_told_why(front: Watched) -> None:

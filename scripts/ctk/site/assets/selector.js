@@ -103,6 +103,16 @@
 
   /** The same for pixi, which always sees the driver: CUDA builds of another channel are asked for, and what lasts. */
   const asksInPixi = (now, lasts) => (lasts || isForeign(now) ? asking(now, lasts) : []);
+  const askingIn = (now, lasts) => (now.client === "pixi" ? asksInPixi : asking)(now, lasts);
+
+  /** The packages of an answer, and those of what its command asks for besides, by name. */
+  async function withAsked(now, { packages, toolkit, lasts }) {
+    const [name] = askingIn(now, lasts);
+    if (!offered.platforms[now.platform].packages.includes(name)) return packages;
+    const { answer } = await find({ ...now, package: name, python: "", pin: toolkit || now.pin });
+    const more = (answer?.packages ?? []).filter(([one]) => !packages.some(([other]) => other === one));
+    return [...packages, ...more].sort(([one], [other]) => (one < other ? -1 : 1));
+  }
 
   function typedCommand(begin, asks, now, pin) {
     const asked = pin ? [...request(now).filter((spec) => !spec.startsWith("cuda-version")), `cuda-version=${pin}`] : request(now);
@@ -310,7 +320,7 @@
     const isFile = pixi && stated;
     at("save").hidden = at("use").hidden = !isFile;
     at("hint").hidden = pixi || !now.needsCuda;
-    const asks = pixi ? asksInPixi(now, lasts) : asking(now, lasts);
+    const asks = askingIn(now, lasts);
     at("command").textContent = isFile ? manifest(now, asks) : typedCommand(offered.create, asks, now, pin) + thenActivate(now);
     const again = askingAgain(now, answer);
     const keeps = offered.lasts && again.includes(offered.lasts)
@@ -369,6 +379,8 @@
       if (turn !== latest) return; // something else was chosen meanwhile
       if (missing) show("unsolved", ...missing);
       else if (answer.packages) {
+        answer.packages = await withAsked(now, answer);
+        if (turn !== latest) return;
         showPick(now, answer, unseen, limits);
         if (limits[0] && !(await hasOld(now)) && turn === latest) showNoOld(now);
       } else showRefused(answer);
