@@ -235,6 +235,7 @@ class SelectorAnswer(NamedTuple):
     reasons: tuple[str, ...]  # as in ``--explain``; the next step without a solution
     lasts: bool = False  # whether the package can be asked for with `ASKS_NATIVE`
     works: bool = False  # whether everything works on the machine
+    nvcc: tuple[str, ...] = ()  # what to ask for where conda-forge's nvcc is the way
 
 
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
@@ -255,7 +256,7 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
     pick = catalogue.pick(scenario)
     if pick is None:
         reason = find_reason(scenario, catalogue)
-        return SelectorAnswer((), "", "", reason.cause, (reason.step,))
+        return SelectorAnswer((), "", "", reason.cause, (reason.step,), nvcc=reason.nvcc)
     reasons = tuple(explain(pick, catalogue))
     packages = _packages(pick.records)
     title = headline(pick, catalogue)
@@ -343,7 +344,8 @@ def packed(answered: Answered) -> dict[str, Any]:
         picks: lists of indexes in `records`
         lines: lists of indexes in `texts`
         texts: parts of sentences, to be joined with spaces
-        answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts, 1 if everything works];
+        answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts, 1 if everything works,
+            what to ask for with conda-forge's nvcc, if that is the way];
             title is an index in `lines`, reasons a list of them
         rows: the answers by GPU for a driver and pin: [answer, number of GPUs, answer, number of
             GPUs, ...]
@@ -360,11 +362,12 @@ def packed(answered: Answered) -> dict[str, Any]:
     picks: dict[tuple[int, ...], int] = {}
     lines: dict[str, int] = {}
     numbered = []
-    for packages, toolkit, fit, title, reasons, lasts, works in kinds:
+    for packages, toolkit, fit, title, reasons, lasts, works, nvcc in kinds:
         members = tuple(_place(records, package) for package in packages)
         pick = _place(picks, members) if members else -1
         said = [_place(lines, line) for line in (title, *reasons)]
-        numbered.append([pick, toolkit, fit, said[0], said[1:], int(lasts), int(works)])
+        row_of = [pick, toolkit, fit, said[0], said[1:], int(lasts), int(works)]
+        numbered.append([*row_of, list(nvcc)] if nvcc else row_of)
     texts: dict[str, int] = {}
     # Lines are split after punctuation, since many have parts in common.
     parts = [[_place(texts, part) for part in re.split(r"(?<=[.;:,]) ", line)] for line in lines]

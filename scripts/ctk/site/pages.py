@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -203,7 +203,10 @@ def assets(names: Names) -> Iterator[Page]:
     for file in sorted((_HERE / "assets").iterdir()):
         if file.is_file() and not file.name.startswith((".", "_")):
             known = _names_script(names) if file.name == "names.js" else ""
-            yield Page(f"assets/{file.name}", file.read_bytes() + known.encode())
+            text = file.read_text(encoding="utf-8")
+            if file.suffix == ".js":
+                text = _COMMENT.sub("", text)  # readers of the page download the rest
+            yield Page(f"assets/{file.name}", (text + known).encode())
 
 
 def _names_script(names: Names) -> str:
@@ -217,7 +220,9 @@ def _names_script(names: Names) -> str:
             packages = dict.fromkeys(
                 map(_package_in, other.requests) if other.requests else [other.instead]
             )
-            table[name] = (other.sentence, [package for package in packages if package != name])
+            entry = reviewed().names[name]
+            known = [package for package in packages if package != name]
+            table[name] = (entry.what, known, entry.here)
     wheels = {name: [*wheel.values()][-1][0] for name, wheel in names.wheels.items()}
     maps: dict[str, dict[str, Any]] = {
         "OTHER_NAMES": table,
@@ -366,6 +371,8 @@ _NOTES = {
         " numba-cuda-mlir."
     ),
 }
+_PART = re.compile(r"(.+)(?:-files|-impl|_(?:linux|win)-\w+)")
+_COMMENT = re.compile(r"^ *(?://[^\n]*|/\*\*.*?\*/)\n", re.M | re.S)  # lines without code
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 
@@ -483,12 +490,40 @@ def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
             },
             "pixi": f"{_pixi_channels(site)}\npixi add ",
         },
+        "nvcc": {
+            client: client_line("", (*site.channels[:1], "conda-forge"), client)
+            for client in ("conda", "mamba")
+        },
+        "parts": _parts(site, packages),
+        "docs": site.docs,
         "asks": site.asks,
         "lasts": ASKS_NATIVE if ASKS_NATIVE in site.packages else None,
         "environment": _ENVIRONMENT,
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
         "notes": {name: note for name, note in _NOTES.items() if name in packages},
     }
+
+
+def _parts(site: Site, packages: Collection[str]) -> dict[str, str]:
+    """Packages that are not asked for by name -> the package that brings each."""
+    return {
+        name: owner
+        for name in site.packages
+        if name not in packages and (owner := part_of(name, site.packages)) in packages
+    }
+
+
+def part_of(name: str, names: Container[str]) -> str:
+    """The package that brings a part, such as ``cuda-nvrtc`` for ``cuda-nvrtc-files``.
+
+    For other packages the same.
+    """
+    owner = name
+    while match := _PART.fullmatch(owner):
+        owner = (
+            match[1] if match[1] in names else match[1].removesuffix("-dev").removesuffix("-static")
+        )
+    return owner if owner in names else name
 
 
 def _request(specs: Sequence[str]) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,16 +25,16 @@ from ctk.package.records import python_of
 from ctk.package.scan import Scanner
 from ctk.release import facts_rows
 from ctk.site.answers import is_half, without_cuda
-from ctk.site.pages import WANTED, IndexedPackage, Page, Site, commands, render
+from ctk.site.pages import WANTED, IndexedPackage, Page, Site, commands, part_of, render
 from ctk.solve import channels
 from ctk.solve.solve import ANY_DRIVER, ASKING, Catalogue, Scenario
 from ctk.solve.why import NO_NVCC
 from ctk.verify.table import REQUEST, ask, merged
 
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
+_OLDEST_MAJOR = 12  # of the toolkits that have wheels
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 _CUDA = re.compile(r"^cuda-version >=(\d+)(?:\.(\d+))?[^,]*,<(\d+)(?:\.(\d+))?")
-_PART = re.compile(r"(.+)(?:-files|-impl|_(?:linux|win)-\w+)")
 
 
 class HeatMap(NamedTuple):
@@ -272,7 +272,7 @@ def _listed(builds: Mapping[str, Sequence[PackageBuild]]) -> list[ListedPackage]
     """The rows of the list: parts are in the row of the package that brings them."""
     parts: dict[str, list[str]] = {}
     for name in builds:
-        parts.setdefault(_owner(name, builds), []).append(name)
+        parts.setdefault(part_of(name, builds), []).append(name)
     return [
         ListedPackage(
             builds[name][0],
@@ -290,17 +290,16 @@ def _place(row: tuple[str, Sequence[str]]) -> tuple[bool, str]:
     return name not in WANTED, name
 
 
-def _owner(name: str, names: Container[str]) -> str:
-    """The package that brings a part, such as ``cuda-nvrtc`` for ``cuda-nvrtc-files``.
+def _needed_driver(builds: Iterable[PackageBuild]) -> str:
+    """The CUDA version that a driver has to support for the oldest builds.
 
-    For other packages the same.
+    "" for the oldest CUDA major and for builds that are for every CUDA.
     """
-    owner = name
-    while match := _PART.fullmatch(owner):
-        owner = (
-            match[1] if match[1] in names else match[1].removesuffix("-dev").removesuffix("-static")
-        )
-    return owner if owner in names else name
+    majors = {build.cuda.split(".")[0].split(" ")[0] for build in builds}
+    if "" in majors:
+        return ""
+    oldest = min(majors, key=int)
+    return f"{oldest}.0" if int(oldest) > _OLDEST_MAJOR else ""
 
 
 def _package_page(
@@ -325,6 +324,7 @@ def _package_page(
         title=name,
         description=newest.summary or f"Builds, files and dependencies of {name}.",
         builds=builds,
+        needs_driver=_needed_driver(builds),
         commands=commands(site, name, asks) if site.channels and not is_half(name) else {},
         asks=asks,
         newest=newest,

@@ -44,8 +44,6 @@ LOOK_ELSEWHERE = (
     "see how its name is written, or name a channel that has it with --channel or --base"
 )
 _ENVIRONMENT = "./my-env"
-ANY_CHANNEL = "CHANNEL"
-"""The channel in advice for its page, which knows the address that its readers have."""
 
 
 class Maker(NamedTuple):
@@ -98,6 +96,11 @@ class CheckoutCatalogue(Catalogue):
 def checkout_of(catalogue: Catalogue) -> Checkout:
     """The checkout of channels; of others than a command's, one that gives nothing."""
     return catalogue.checkout if isinstance(catalogue, CheckoutCatalogue) else Checkout()
+
+
+def is_for_page(catalogue: Catalogue) -> bool:
+    """Whether the reader of advice has a page of the channel, and no command line."""
+    return not isinstance(catalogue, CheckoutCatalogue)
 
 
 def planned_of(catalogue: Catalogue) -> Catalogue | None:
@@ -166,13 +169,15 @@ def nvcc_of_conda_forge(rest: Sequence[str], scenario: Scenario, catalogue: Cata
     words = f"{_OF_A_LIST} has nvcc of CUDA 12"
     if checkout_of(catalogue).is_planned:
         return words
-    places: Sequence[str] = [ANY_CHANNEL]
-    if isinstance(catalogue, CheckoutCatalogue):
-        places = _places(catalogue)[:-1] or _places(catalogue)
+    places = _places(catalogue)[:-1] or _places(catalogue)
+    line = _client_line([*places, _OF_A_LIST], specs_beside_nvcc(scenario), scenario)
+    return f"{words}; in conda or mamba: {line}"
+
+
+def specs_beside_nvcc(scenario: Scenario) -> list[str]:
+    """What to ask conda or mamba for, so that nvcc comes from conda-forge."""
     others = [text for text in scenario.specs if parse_spec(text).name not in ASKING]
-    specs = [ASKS, *others] if scenario.driver else others
-    channels = [*places, _OF_A_LIST]
-    return f"{words}; in conda or mamba: {_client_line(channels, specs, scenario)}"
+    return [ASKS, *others] if scenario.driver else others
 
 
 def _client_line(channels: Iterable[str], specs: Iterable[str], scenario: Scenario) -> str:
@@ -223,6 +228,9 @@ def base_with(name: str, catalogue: Catalogue) -> str:
 
     Conda-forge only if it is known to have it.
     """
+    if is_for_page(catalogue):
+        other = "another one" if has_conda_forge(catalogue) else _OF_A_LIST
+        return f"the base channel lacks {name}: the channel's keeper can name {other} as base"
     if has_conda_forge(catalogue) or not checkout_of(catalogue).known_names().at_conda_forge(name):
         return f"name a base channel that has {name} with --base"
     return f"name a base channel that has {name}, such as --base conda-forge"
@@ -242,7 +250,7 @@ def other_base(name: str, catalogue: Catalogue) -> str:
 
     "" for our packages.
     """
-    if name in catalogue.own_names:
+    if name in catalogue.own_names or is_for_page(catalogue):
         return ""
     return ", or name a base channel that has more with --base"
 

@@ -41,12 +41,15 @@ class Reason:
         cause: A sentence with the cause.
         step: The next step for the user.
         channels: The channels that the step names, in their order.
+        nvcc: What to ask for where conda-forge's nvcc is the way; only for a page, which makes
+            the command for each client.
     """
 
     kind: Kind
     cause: str
     step: str
     channels: tuple[str, ...] = ()
+    nvcc: tuple[str, ...] = ()
 
 
 # --- the specs at fault

@@ -28,9 +28,11 @@ from ctk.solve.advice import (
     how_to_build,
     how_to_lock,
     in_unnamed_channel,
+    is_for_page,
     nvcc_of_conda_forge,
     other_base,
     planned_of,
+    specs_beside_nvcc,
     what_to_build,
 )
 from ctk.solve.change import (
@@ -343,8 +345,11 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
     if not _wants_nvcc_12(scenario, catalogue):
         return reason
     rest = [text for text in scenario.specs if not _NVCC.fullmatch(parse_spec(text).name)]
-    steps = filter(None, [reason.step, nvcc_of_conda_forge(rest, scenario, catalogue)])
-    return replace(reason, cause=f"{reason.cause}; {NO_NVCC}", step="\n".join(steps))
+    cause = f"{reason.cause}; {NO_NVCC}"
+    other = nvcc_of_conda_forge(rest, scenario, catalogue)
+    if other and is_for_page(catalogue):  # which makes the command for each client
+        return replace(reason, cause=cause, nvcc=tuple(specs_beside_nvcc(scenario)))
+    return replace(reason, cause=cause, step="\n".join(filter(None, [reason.step, other])))
 
 
 def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:

@@ -10,8 +10,12 @@ from rattler import Version, VersionSpec
 from ctk.core.console import listing
 from ctk.package.records import spec_name
 from ctk.plan.names import known_substitutes
+from ctk.solve.advice import is_for_page
 from ctk.solve.reason import Kind, Reason, conflict, droppable_pins, texts, toolkits_for
 from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario, Spec, older, parse_spec
+
+_USES = {"cuda-nvrtc-dev": ", whose NVRTC compiles CUDA C++ while a program runs"}
+"""What a package is for that takes the place of another one, where its name does not say so."""
 
 
 def machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
@@ -56,6 +60,8 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Cata
     needs = f"{subject} {verb} a driver for CUDA {need} or newer"
     if not scenario.driver:
         step = f"state the driver of the machine, as in --driver {need}"
+        if is_for_page(catalogue):
+            step = f"choose the driver of the machine, for CUDA {need} or newer"
         return Reason(Kind.DRIVER, f"{needs}; there is none", step)
     step = f"update the driver to one for CUDA {need} or newer"
     if catalogue.solves(scenario, specs=("cuda-version",)):
@@ -79,7 +85,9 @@ def _with_this_driver(at_fault: Sequence[Spec], scenario: Scenario, catalogue: C
         return ""
     for request in known_substitutes(wanted.name):
         if catalogue.solves(scenario, specs=tuple(request.split())):
-            return f"for toolkit {pick.toolkit}, which this driver runs, ask for `{request}`"
+            use = _USES.get(request, "")
+            runs = f"stay with toolkit {pick.toolkit}, which this driver runs"
+            return f"{runs}, and ask for `{request}`{use}"
     toolkit = f"{pick.toolkit} {pick.fit}".rstrip()
     return f"leave out {wanted.name}: this driver runs toolkit {toolkit}"
 

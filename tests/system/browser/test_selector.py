@@ -318,7 +318,7 @@ def test_every_answer_is_what_ctk_solve_says(
             right = {
                 "state": "refused",
                 "title": truth["error"]["cause"].splitlines()[0],
-                "why": truth["error"]["next"].splitlines(),
+                "why": _on_the_page(truth["error"]["next"]),
             }
         else:
             right = {
@@ -396,6 +396,24 @@ def test_a_machine_that_cannot_exist_is_told_why(front: Watched) -> None:
     assert seen["summary"] == "There is no such machine, so nothing was solved for it."
     assert seen["why"] == ["Choose another driver or GPU."]
     expect(front.page.locator("#install")).to_be_hidden()
+
+
+def _on_the_page(step: str) -> list[str]:
+    """The next step of `ctk solve` as the page says it.
+
+    It has no options, and a command for conda-forge's nvcc.
+    """
+    step = re.sub(
+        r"state the driver of the machine, as in --driver (\S+\d)",
+        r"choose the driver of the machine, for CUDA \1 or newer",
+        step.replace("`", ""),
+    )
+    step = re.sub(
+        r"name a base channel that has (\S+) with --base",
+        r"the base channel lacks \1: the channel's keeper can name conda-forge as base",
+        step,
+    )
+    return [line for line in step.splitlines() if not line.startswith("conda-forge has nvcc")]
 
 
 def _same(shown: object, right: object) -> bool:
@@ -483,7 +501,7 @@ def test_what_adds_to_an_environment_names_what_its_client_forgets(
     take(page, "client", "pixi")
     here = " ".join(offered["channels"])
     assert added(page) == f"pixi workspace channel add --prepend {here}\npixi add cuda-core"
-    expect(words).to_have_text(re.compile("^The workspace has to state its driver"))
+    expect(words).to_have_text(re.compile("^The workspace must state its driver"))
     # Compat, and no driver: there is nothing that could stay native.
     choose(page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", "13.4"))
     take(page, "client", "mamba")
@@ -587,7 +605,7 @@ def test_nobody_is_told_a_pin_with_which_there_is_no_such_package(front: Watched
         "It is for GPUs of compute capability 7.5 and newer.",
     )
     front.page.fill("#package", "cuda-nvcc")
-    expect(note).to_have_text(only)
+    expect(note).to_have_text(f"cuda-nvcc needs a driver for CUDA 13.0 or newer. {only}")
     choose(front.page, Chosen("cuda-nvcc", "linux-64", "13.0", "", "", ""))
     expect(note).to_have_text(only)
     assert shown(front.page)["title"].endswith(", if its GPU has compute capability 7.5 or newer")
@@ -597,16 +615,35 @@ def test_nobody_is_told_a_pin_with_which_there_is_no_such_package(front: Watched
     assert shown(front.page)["title"] == "No cuda-nvcc of this channel is for GPU 7.0"
 
 
-def test_nvcc_of_cuda_12_is_said_to_be_at_conda_forge(
+def test_nvcc_of_cuda_12_is_a_command_that_takes_it_from_conda_forge(
     front: Watched, offered: dict[str, Any]
 ) -> None:
-    here = offered["channels"][0]
+    """And for pixi, a link to the page that says how."""
+    page, here = front.page, offered["channels"][0]
     for driver, pin, specs in (("12.6", "", ""), ("13.0", "12.9", " cuda-version=12.9")):
-        choose(front.page, Chosen("cuda-nvcc", "linux-64", driver, "9.0", "", pin))
-        assert shown(front.page)["why"][-1] == (
-            f"conda-forge has nvcc of CUDA 12; in conda or mamba: CONDA_OVERRIDE_CUDA={driver}"
-            f" conda create -n gpu -c {here} -c conda-forge cuda-gpu cuda-nvcc{specs}"
-        )
+        choose(page, Chosen("cuda-nvcc", "linux-64", driver, "9.0", "", pin))
+        for client in ("conda", "mamba"):
+            take(page, "client", client)
+            seen = shown(page)
+            assert seen["summary"].startswith("conda-forge has nvcc of CUDA 12. This command ")
+            assert seen["command"] == (
+                f"{client} create --name gpu \\\n  --channel {here} \\\n  --channel conda-forge"
+                f" \\\n  --override-channels \\\n  cuda-gpu cuda-nvcc{specs}"
+            )
+            expect(page.locator("#hint-code")).to_contain_text(f"CONDA_OVERRIDE_CUDA={driver}")
+            expect(page.locator("#later")).to_be_hidden()
+        take(page, "client", "pixi")
+        link = page.locator("#todo a").first
+        assert (link.get_attribute("href") or "").endswith("users.html#nvcc-of-cuda-12")
+        expect(page.locator("#install")).to_be_hidden()
+        take(page, "client", "conda")
+    choose(page, Chosen("cuda-nvcc", "linux-64", "12.4", "", "", ""))
+    (step,) = shown(page)["why"]
+    assert "Update the driver to one for CUDA 13.0 or newer, or stay with toolkit 12.0, " in step
+    assert step.endswith("cuda-nvrtc-dev, whose NVRTC compiles CUDA C++ while a program runs")
+    choose(page, Chosen("cuda-core", "linux-64", "12.4", "", "", ""))
+    shown(page)
+    expect(page.locator("#later")).to_be_visible()
 
 
 def test_a_head_and_the_lines_below_it_agree_on_a_newer_nvjitlink(front: Watched) -> None:
@@ -648,7 +685,43 @@ def test_the_tool_is_solved_for_every_machine(front: Watched) -> None:
     """The base channel of a checkout lacks conda-pack, so no command is shown that fails."""
     front.page.fill("#package", "ctk")
     seen = shown(front.page)
+    assert seen["why"] == [
+        "The base channel lacks conda-pack: the channel's keeper can name conda-forge as base"
+    ]
     assert seen["state"] == "refused" and seen["title"].startswith("ctk needs conda-pack")
+
+
+def test_no_step_of_the_page_is_an_option_of_a_command_line(
+    running: Browser, site_folder: Path
+) -> None:
+    """A page has no --base and no --driver."""
+    wrong = set()
+    for file in (site_folder / "answers").rglob("*.js"):
+        packed = json.loads(file.read_text().partition(",")[2].removesuffix(");\n"))
+        for pick, *_, reasons in (answer[:5] for answer in packed["answers"]):
+            lines = [" ".join(packed["texts"][p] for p in packed["lines"][r]) for r in reasons]
+            if pick < 0:
+                wrong |= {line for line in lines if re.search(r"(?<!\w)--?[a-z]|CHANNEL", line)}
+    assert wrong == set()
+
+
+def test_a_name_that_is_proposed_is_chosen_with_the_machine(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "12.6", "9.0", "", ""))
+    front.page.fill("#package", "cuda-cor")
+    shown(front.page)
+    front.page.locator("#todo a").first.click()
+    expect(front.page.locator("#title")).to_contain_text("everything works")
+    assert machine(front.page) == ("choose", "12.6", "9.0")
+    assert shown(front.page)["command"].endswith(" cuda-core")
+
+
+def test_a_gpu_that_is_not_in_the_list_is_not_said_to_work(front: Watched) -> None:
+    front.page.fill("#paste", A10G)
+    seen = shown(front.page)
+    assert "everything works" not in seen["title"] and "NVIDIA A10G is not known" in seen["title"]
+    assert front.page.locator("#verdict").get_attribute("data-works") == "false"
+    front.page.fill("#gpu", "8.6")
+    assert "everything works" in shown(front.page)["title"]
 
 
 def test_a_package_of_another_channel_is_for_machines_that_get_cuda(front: Watched) -> None:
@@ -933,9 +1006,9 @@ def test_a_gpu_that_is_being_typed_is_no_gpu_yet(front: Watched) -> None:
         ("CUDA-Core", "Did you mean cuda-core"),
         ("core-cuda", "Did you mean cuda-core?"),
         ("cuda-croe", "Did you mean cuda-core?"),
-        ("numpie", 'The page "Packages" has them all.'),
-        ("cuda-gds", 'The page "Packages" has them all.'),
-        ("<img src=x onerror=alert(1)>", 'The page "Packages" has them all.'),
+        ("numpie", "The page Packages has them all."),
+        ("cuda-gds", "The page Packages has them all."),
+        ("<img src=x onerror=alert(1)>", "The page Packages has them all."),
     ],
 )
 def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, step: str) -> None:
@@ -960,7 +1033,14 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
         ("nvidia-nvjitlink", "a wheel, for pip", "Ask for libnvjitlink."),
         ("nvidia-cuda-runtime-cu12", "a wheel, for pip", "Ask for cuda-cudart."),
         ("cupy-cuda11x", "a name of CuPy's wheel for a CUDA version", ""),
-        ("cuda-driver", "the driver, which belongs to the machine", 'The page "Packages" has'),
+        ("cuda-driver", "the driver, which belongs to the machine", "The page Packages has"),
+        ("cuda-nvrtc-files", "a part of cuda-nvrtc", "Ask for cuda-nvrtc."),
+        ("libnvjitlink-files", "a part of libnvjitlink", "Ask for libnvjitlink."),
+        ("cublas", "libcublas, which is not built in this channel", "The page Packages has"),
+        ("cuda-toolkit", "the whole toolkit with its compiler, and is not built", "The channel's"),
+        ("cuda", "the whole toolkit with its compiler, and is not built", "The channel's keeper"),
+        ("cuda_runtime.h", "the name of a file, and only names of packages", "The page Packages"),
+        ("libnvrtc.so", "a file of the package cuda-nvrtc", "Ask for cuda-nvrtc."),
     ],
 )
 def test_a_name_that_is_known_not_to_be_here_is_answered_with_what_it_is(

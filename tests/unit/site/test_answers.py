@@ -343,10 +343,19 @@ def test_no_name_on_the_page_is_said_to_be_meant_by_itself() -> None:
     (line,) = re.findall(
         r"^const OTHER_NAMES = new Map\((.*)\);$", scripts["assets/names.js"], re.M
     )
-    meant = {name: packages for name, (_, packages) in json.loads(line)}
+    meant = {name: packages for name, (_, packages, _) in json.loads(line)}
     assert meant["nsight*"] == [] == meant["cuda-driver"]
     assert meant["magma-cuda*"] == ["libmagma"]
     assert [name for name, packages in meant.items() if name in packages] == []
+
+
+def test_scripts_are_published_without_their_comments() -> None:
+    """They were the heaviest part of the page after its code."""
+    for file in assets(known_names(workspace())):
+        if file.path.endswith(".js"):
+            text = file.content.decode()
+            assert text.startswith('"use strict";\n') and text.count('"use strict"') == 1, file.path
+            assert not re.search(r"^\s*(?://|/?\*)", text, re.M), file.path
 
 
 def test_a_channel_without_packages_has_a_front_page_that_says_so(small: Site) -> None:

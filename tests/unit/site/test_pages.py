@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ctk.build.originals import Changed, PackageFiles
 from ctk.core.errors import ChannelBroken, CtkError
 from ctk.site import Page, Site, read, report, report_pages
+from ctk.site.report import _needed_driver
 from ctk.solve import channels
 from ctk.verify.table import ask, merged
 from kit.packages import Draft
@@ -40,6 +43,17 @@ def text(pages: object, name: str) -> str:
     """The text of a page."""
     found: dict[str, Page] = {page.path: page for page in pages}  # type: ignore[attr-defined]
     return Read(found[name].content).text
+
+
+@pytest.mark.parametrize(
+    ("cudas", "driver"),
+    [(("13.4", "13.0"), "13.0"), (("12.9", "13.4"), ""), (("13", ""), ""), (("14.0",), "14.0")],
+)
+def test_a_package_of_newer_cuda_alone_names_the_driver(
+    cudas: tuple[str, ...], driver: str
+) -> None:
+    builds: list[Any] = [SimpleNamespace(cuda=cuda) for cuda in cudas]
+    assert _needed_driver(builds) == driver
 
 
 def test_every_page_is_sound_html_and_links_inside_the_site(files: Mapping[str, bytes]) -> None:

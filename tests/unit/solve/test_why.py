@@ -26,7 +26,7 @@ from ctk.solve.advice import (
 from ctk.solve.builds import choices, native_instead
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKING, Catalogue, Pick, Scenario, channel_url
-from ctk.solve.why import explain, fit_in_words, newer_nvjitlink, solve_or_say_why
+from ctk.solve.why import explain, find_reason, fit_in_words, newer_nvjitlink, solve_or_say_why
 from kit import foreign_channel
 from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
 
@@ -228,17 +228,20 @@ def test_nvcc_of_cuda_12_is_at_conda_forge(
 ) -> None:
     """`tests/system/verify/test_flexible.py` solves such lines.
 
-    A page does not know the channel's address; a command line does.
+    A page makes the command for each client itself, of what to ask for.
     """
     driver = request_.partition(" ")[0]
     state = "" if driver == "none" else f"CONDA_OVERRIDE_CUDA={driver} "
     page = Catalogue(catalogue.channels, "linux-64")
     known = CheckoutCatalogue(catalogue.channels, "linux-64", Checkout())
-    for channels, place in ((page, "CHANNEL"), (known, channel_url(catalogue.channels[0]))):
-        _, step = problem(channels, *asked(request_))
-        words = "conda-forge has nvcc of CUDA 12; in conda or mamba"
-        line = f"{words}: {state}conda create -n gpu -c {place} -c conda-forge {command}"
-        assert step.splitlines()[1:] == ([line] if command else [])
+    place = channel_url(catalogue.channels[0])
+    _, step = problem(known, *asked(request_))
+    words = "conda-forge has nvcc of CUDA 12; in conda or mamba"
+    line = f"{words}: {state}conda create -n gpu -c {place} -c conda-forge {command}"
+    assert step.splitlines()[1:] == ([line] if command else [])
+    specs, driver_, gpu = asked(request_)
+    reason = find_reason(Scenario(tuple(specs.split()), page.subdir, driver_, gpu), page)
+    assert " ".join(reason.nvcc) == command and "conda-forge" not in reason.step
 
 
 def test_only_what_helps_is_told_to_be_left_out(catalogue: Catalogue) -> None:
@@ -746,9 +749,11 @@ def test_without_a_driver_the_package_that_asks_for_cuda_builds_may_be_left_out(
     catalogue: Catalogue, tmp_path: Path
 ) -> None:
     asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
-    asked = Catalogue(
-        [write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]], "linux-64"
-    )
+    channels = [write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]]
+    page = Catalogue(channels, "linux-64")
+    choose = "choose the driver of the machine, for CUDA 12.0 or newer"
+    assert problem(page, "cuda-gpu", None)[1] == choose, "a page has no options"
+    asked = CheckoutCatalogue(channels, "linux-64", Checkout())
     state = "state the driver of the machine, as in --driver 12.0"
     assert (
         problem(asked, "cuda-gpu cuda-core", None)[1]

@@ -33,16 +33,24 @@ function far(name, typed) {
 
 const MAJOR = /-cu(?:da)?\d\dx?(?=-|$)/; // in the name of a wheel
 
-/** What is meant by a name that is not a package here: a sentence, and the packages; undefined for another name. */
+const A_FILE = /\.(?:h|hpp|cuh|so[.\d]*|a|dll|lib|exe|cmake|pc|ya?ml|toml|txt|lock|json|cfg)$/;
+const A_LIBRARY = /\.(?:so[.\d]*|a|dll|lib)$/;
+
+/** What is meant by a name that is not a package here: a sentence, the packages, and what is here instead; else undefined. */
 function otherName(name) {
   const typed = name.toLowerCase();
   const pattern = [...OTHER_NAMES.keys()].find((key) => key.endsWith("*") && typed.startsWith(key.slice(0, -1)));
   const known = OTHER_NAMES.get(typed) ?? OTHER_NAMES.get(pattern);
-  if (known) return known;
+  if (known) return [`${typed} is ${known[0]}`, known[1], known[2]];
   const wheel = WHEELS.get(typed.replaceAll("_", "-").replace(MAJOR, ""));
   if (wheel) return wheel === typed ? undefined : [`${typed} is a wheel, for pip; its files are in the package ${wheel}`, [wheel]];
   const component = COMPONENTS.get(typed) ?? COMPONENTS.get(typed.replace(/^lib/, ""));
-  return component && component !== typed ? [`${typed} is called ${component} here`, [component]] : undefined;
+  if (component && component !== typed) return [`${typed} is called ${component} here`, [component]];
+  if (!A_FILE.test(typed)) return undefined;
+  const bare = typed.replace(A_LIBRARY, "");
+  const owner = COMPONENTS.get(bare) ?? COMPONENTS.get(bare.replace(/^lib/, ""));
+  if (owner && bare !== typed) return [`${typed} is a file of the package ${owner}`, [owner]];
+  return [`${typed} is the name of a file, and only names of packages are found here`, []];
 }
 
 /** The package that is meant by a name; mostly the name itself. */

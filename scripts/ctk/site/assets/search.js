@@ -30,9 +30,10 @@ for (const box of document.querySelectorAll("[data-search]")) {
     }
     const matches = rows.filter(({ row }) => !row.hidden).length;
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
-    const other = otherName(typed)?.[0];
+    const [head, , here] = otherName(typed) ?? [];
+    const other = [head, here].filter(Boolean).join("; ");
     status.textContent = typed
-      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. ${advice(typed, near)}` : matches ? "" : ". Not in this channel.")
+      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. ${advice(typed, near)}` : matches || A_FILE.test(typed) ? "" : ". Not in this channel.")
       : `${rows.length} packages, and ${body.querySelectorAll(".parts li").length} parts of them in their rows`;
     if (typed && !matches && !near.length && ELSEWHERE.has(wanted)) {
       const link = document.createElement("a");

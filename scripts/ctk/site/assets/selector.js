@@ -42,11 +42,11 @@
 
   /** The answer at a place, whose texts name the driver that was asked for, and this channel. */
   function readAnswer(answers, place, end, driver) {
-    const [pick, toolkit, fit, title, reasons, lasts, works] = answers.answers[place];
+    const [pick, toolkit, fit, title, reasons, lasts, works, nvcc] = answers.answers[place];
     const solved = new RegExp(`(?<= )${end}(?!\\.?\\d)`, "g");
-    const line = (of) => answers.lines[of].map((part) => answers.texts[part]).join(" ").replace(solved, driver).replace("CHANNEL", offered.channels[0]);
+    const line = (of) => answers.lines[of].map((part) => answers.texts[part]).join(" ").replace(solved, driver);
     const packages = pick < 0 ? null : answers.picks[pick].map((record) => answers.records[record]);
-    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line), lasts: Boolean(lasts), works: Boolean(works) };
+    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line), lasts: Boolean(lasts), works: Boolean(works), nvcc: nvcc ?? [] };
   }
 
   /** Whether a version of two numbers is before another: 9.0 is before 10.0. */
@@ -189,6 +189,19 @@
     return [same[0] === there[0] ? undefined : same[0], same.at(-1) === there.at(-1) ? undefined : same.at(-1)];
   }
 
+  /** The oldest driver that gets the package, where others get a toolkit with an older one; else "". */
+  async function needed(now) {
+    const axes = offered.platforms[now.platform];
+    try {
+      const answers = await load(shardOf(now));
+      const gets = (driver) => driver && axes.gpus.some((gpu) => lookUp(answers, axes, { ...now, driver, gpu })?.packages);
+      const first = axes.drivers.find(gets);
+      return first && first !== axes.drivers[2] ? first : ""; // after none, and one that is too old
+    } catch {
+      return "";
+    }
+  }
+
   /** Whether a GPU for which `older` has words gets the package with any driver. */
   async function hasOld(now) {
     const axes = offered.platforms[now.platform];
@@ -229,7 +242,29 @@
   }
 
   const fillList = (list, lines) =>
-    list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+    list.replaceChildren(...lines.map((line) => {
+      const item = document.createElement("li");
+      item.append(...[line].flat().flatMap((part) => typeof part === "string" ? marked(part) : [part]));
+      return item;
+    }));
+
+  /** A text with what is between backticks as code. */
+  const marked = (text) => text.split("`").map((part, place) => place % 2 ? Object.assign(document.createElement("code"), { textContent: part }) : part);
+
+  const linked = (textContent, href) => Object.assign(document.createElement("a"), { textContent, href });
+
+  /** A link that chooses a package, and keeps what else is chosen. */
+  function choosing(name) {
+    const kept = new URLSearchParams(location.hash.slice(1));
+    kept.set("package", name);
+    return linked(name, `#${kept}`);
+  }
+
+  /** Links to packages, in the words of `advice`. */
+  function proposed(typed, near) {
+    const [begin, end] = otherName(typed) || offered.parts[typed] ? ["Ask for ", "."] : ["Did you mean ", "?"];
+    return [begin, ...near.flatMap((name, place) => [place ? ", or " : "", choosing(name)]), end];
+  }
 
   /** States are: waiting, solved, detected (the client finds the machine), refused (there is no solution), unsolved. */
   function show(state, title, summary = "", todo = []) {
@@ -257,8 +292,10 @@
       : now.needsCuda ? "no driver" : "any machine";
     const range = oldest && newest ? `${oldest} to ${newest}` : oldest ? `${oldest} or newer` : `${newest} or older`;
     const limit = oldest || newest ? `, if its GPU has compute capability ${range}` : "";
-    show("solved", sentence(title) + limit, `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
-    at("verdict").dataset.works = works;
+    const isStrange = now.machine === "choose" && strange && !now.gpu;
+    const head = isStrange ? `CUDA ${answer.toolkit} for this driver, but its GPU ${strange} is not known here` : sentence(title) + limit;
+    show("solved", head, `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
+    at("verdict").dataset.works = works && !isStrange;
     at("pick-title").textContent = `What is installed: ${number}`;
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
       const row = document.createElement("tr");
@@ -313,7 +350,7 @@
 
   /** Shows the commands for a machine, of which `answer` may be known. */
   function showCommand(now, pin = "", answer = {}) {
-    const { lasts = false } = answer;
+    const { lasts = false, nvcc = [] } = answer;
     const pixi = now.client === "pixi";
     const stated = now.driver !== undefined; // pixi looks for the driver when it adds a platform
     const [words, code] = hint(now);
@@ -326,9 +363,14 @@
     const keeps = offered.lasts && again.includes(offered.lasts)
       ? `${offered.lasts} keeps the toolkit native. Leave it out if the environment has a compat one: ${pixi ? "pixi" : "conda"} list cuda-version shows which it is.`
       : "";
-    at("add-words").textContent = pixi && now.needsCuda ? `The workspace has to state its driver, as that above does. ${keeps}` : keeps;
+    at("add-words").textContent = pixi && now.needsCuda && now.driver !== null ? `The workspace must state its driver, as the one above does. ${keeps}`.trim() : keeps;
     at("add").textContent = typedCommand(offered.add, again, { ...now, python: "" }, pixi ? "" : pin);
     at("then").textContent = isFile ? "pixi install\npixi shell" : "";
+    at("later").hidden = nvcc.length > 0;
+    if (nvcc.length) {
+      const command = offered.nvcc[now.client] + nvcc.map(quoted).join(" ");
+      at("command").textContent = (onWindows(now) ? command.replaceAll(" \\\n  ", " ") : command) + thenActivate(now);
+    }
     at("hint-words").textContent = words;
     at("hint-code").textContent = code;
     at("hint-code").parentElement.hidden = !code;
@@ -364,15 +406,16 @@
       // The package that asks for CUDA has an answer.
       const found = now.driver ? await find({ ...now, package: offered.asks }) : {};
       if (turn !== latest) return;
-      if (found.answer && !found.answer.packages) showRefused(found.answer);
+      if (found.answer && !found.answer.packages) showRefused(now, found.answer);
       else showForeign(now, found);
     } else if (problem) show("unsolved", ...problem);
     else if (now.driver === undefined) {
       showDetected(now);
-      if (older(now)[1] && !(await hasOld(now))) {
-        if (turn !== latest) return;
-        showNoOld(now);
-      }
+      const lacksOld = older(now)[1] && !(await hasOld(now));
+      const least = await needed(now);
+      if (turn !== latest) return;
+      if (lacksOld) showNoOld(now);
+      if (least) notice(`${now.package} needs a driver for CUDA ${least} or newer. ${at("unseen").textContent}`.trim());
     } else {
       if (!ready.has(shardOf(now))) show("waiting", "Looking up the answer");
       const { problem: missing, answer, unseen, limits } = await find(now);
@@ -383,18 +426,60 @@
         if (turn !== latest) return;
         showPick(now, answer, unseen, limits);
         if (limits[0] && !(await hasOld(now)) && turn === latest) showNoOld(now);
-      } else showRefused(answer);
+      } else showRefused(now, answer);
     }
     at("answer").dataset.of = asked;
   }
 
-  function showRefused({ title, reasons }) {
+  function showRefused(now, { title, reasons, nvcc }) {
     // Without a next step, such a machine cannot exist.
     const why = reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
-    show("refused", sentence(title), why, reasons.length ? reasons.flatMap((step) => step.split("\n")).map(sentence) : ["Choose another driver or GPU."]);
+    const steps = reasons.length ? reasons.flatMap((step) => step.split("\n")).map(sentence) : ["Choose another driver or GPU."];
+    if (!nvcc.length) show("refused", sentence(title), why, steps);
+    else if (now.client === "pixi") {
+      const how = offered.docs ? linked("how pixi takes it from there", "docs/users.html#nvcc-of-cuda-12") : "choose conda or mamba for the command";
+      show("refused", sentence(title), "", [["conda-forge has nvcc of CUDA 12: ", how, "."], ...steps]);
+    } else {
+      show("refused", sentence(title), "conda-forge has nvcc of CUDA 12. This command takes it from there, with the toolkit of this channel.", steps);
+      at("install").hidden = at("client").hidden = false;
+      showCommand(now, "", { nvcc });
+    }
   }
 
-  const noPackage = (now) => otherName(now.package)?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
+  const TOOLKITS = { cuda: "the whole toolkit with its compiler", "cuda-toolkit": "the whole toolkit with its compiler", "cuda-runtime": "all libraries that programs need at run time", "cuda-libraries": "all libraries that programs need at run time" };
+  const NOT_BUILT = new Set([...Object.keys(TOOLKITS), ...COMPONENTS.values(), ...WHEELS.values()]);
+
+  const isNotBuilt = (name) => NOT_BUILT.has(name) && !Object.values(offered.platforms).some(({ packages }) => packages.includes(name));
+
+  /** What a name is that is no package of this channel. */
+  function noPackage(now) {
+    const name = now.package.toLowerCase();
+    const { packages } = offered.platforms[now.platform];
+    if (offered.parts[name]) return `${name} is a part of ${offered.parts[name]}`;
+    if (isNotBuilt(name)) return `${name} ${TOOLKITS[name] ? `is ${TOOLKITS[name]}, and ` : ""}is not built in this channel`;
+    const [head, [first] = []] = otherName(name) ?? [];
+    const component = COMPONENTS.get(name) ?? COMPONENTS.get(name.replace(/^lib/, ""));
+    if (head && first && component === first && !packages.includes(first)) return `NVIDIA's ${name} is ${first}, which is not built in this channel`;
+    return head ?? `There is no ${now.package} for ${now.platform} in this channel`;
+  }
+
+  /** Why a package has no answer, what is here instead, and the next steps. */
+  function lackedPackage(now, packages) {
+    const name = now.package.toLowerCase();
+    const part = offered.parts[name];
+    if (part) return [noPackage(now), "", [proposed(name, [part])]];
+    if (isNotBuilt(name)) {
+      const docs = offered.docs ? [" ", linked("What each name has", "docs/names-and-platforms.html#cudatoolkit-cuda-toolkit-cuda-version"), "."] : [];
+      return [noPackage(now), "", [["The channel's keeper can build it with `ctk build --all-components`.", ...docs], ["The page ", linked("Packages", "packages.html"), " has what is here."]]];
+    }
+    const near = nearest(name, packages);
+    const [, meantBy = [], here = ""] = otherName(name) ?? [];
+    const lacking = meantBy.filter((one) => !near.includes(one));
+    const isSaid = noPackage(now).endsWith("not built in this channel");
+    const step = near.length ? proposed(name, near) : ["The page ", linked("Packages", "packages.html"), A_FILE.test(name) ? " leads to the files of each package." : isSaid ? " has what is here." : " has them all."];
+    const lacks = lacking.length && !isSaid ? [`This channel does not have ${lacking.join(" or ")}.`] : [];
+    return [noPackage(now), lacking.length || !here ? "" : `${sentence(here)}.`, [step, ...lacks]];
+  }
 
   /** Whether a package is not of this channel, and the next one is known to have it. */
   function isForeign(now) {
@@ -426,10 +511,7 @@
     if (isTooOld(now)) return ["This GPU is older than every toolkit of this channel", `None is for compute capability ${now.gpu}. A newer driver does not help.`];
     if (!now.package) return ["Name a package", ""];
     if (!axes.packages.includes(now.package)) {
-      const near = nearest(now.package, axes.packages);
-      const lacking = (otherName(now.package)?.[1] ?? []).filter((name) => !near.includes(name));
-      const step = near.length ? advice(now.package, near) : 'The page "Packages" has them all.';
-      return [noPackage(now), "", [step, ...(lacking.length ? [`This channel does not have ${lacking.join(" or ")}.`] : [])]];
+      return lackedPackage(now, axes.packages);
     }
     if (now.gpu === undefined) {
       return [NOT_SOLVED, "The GPU is not known by that name.", [`Type its compute capability, such as 9.0. ${PRINTS}`, "Or leave the field empty, unless the GPU is older than compute capability 5.0 (Kepler and before): no toolkit here is for it."]];
@@ -542,6 +624,8 @@
     select.value = driver;
   }
 
+  let strange = ""; // the pasted name of a GPU that the list does not have
+
   /** A paste describes the whole machine, so it replaces earlier values. */
   function paste() {
     const text = at("paste").value;
@@ -557,6 +641,7 @@
     }
     const floor = offered.platforms[picked("platform")].floor;
     const old = floor && ordered[0] && isLess(ordered[0], floor[0]); // then the others do not matter
+    strange = old ? "" : found.unknown.join(", ");
     if (found.driver !== undefined || !text.includes("compute_cap")) at("driver").value = ""; // which tells nothing of it
     at("gpu").value = found.arm ?? (found.unknown.length && !old ? "" : ordered[0] ?? "");
     if (found.driver) {
