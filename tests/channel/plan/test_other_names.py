@@ -219,7 +219,7 @@ def test_a_first_word_that_all_names_have_does_not_make_them_alike(
         "numba-cuda",
         "python",
     ]
-    assert nearest(name, valid, cutoff=0.75)[:1] == alike
+    assert nearest(name, valid)[:1] == alike
 
 
 # --- ctk build

@@ -29,7 +29,6 @@ from ctk.core.address import bucket_address
 from ctk.core.checkout import (
     Workspace,
     channel_missing,
-    known_workspace,
     refuse_without_recipes,
     settings,
     workspace,
@@ -300,7 +299,7 @@ def _refuse_faults(built: BuiltChannel, published: Collection[str]) -> None:
     Raises:
         AuditFailed: There are some.
     """
-    place = known_workspace()
+    place = workspace()
     recipes = find_recipes(place.recipes)
     new = [name for name in built.names if name not in published]
     of_others = [name for name in new if not maker_of(package_name(name), recipes)]
