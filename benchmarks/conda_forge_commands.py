@@ -49,6 +49,7 @@ KNOWN = (
     (re.compile(r"which (cu\+\+filt|nvprune|ctadvisor)"), "programs that no wheel has"),
     (re.compile(r"libcudss_mtlayer_gomp"), "cuDSS's layer for threads, which is left out"),
     (re.compile(r"OpenCL/vendors/cuda\.icd"), "cuda.icd"),
+    (re.compile(r"run_nvcc_tests"), "CMake's tests for GPUs that this nvcc does not know"),
     # Where the linker has --as-needed by default, nothing links so.
     (re.compile(r"libcublas-dev: \./compile_sample_code"), "a library named before the program"),
 )
