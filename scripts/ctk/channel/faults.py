@@ -14,7 +14,7 @@ from pathlib import Path
 from ctk.core.files import file_sha256, read_json, replace_file
 
 FAULTS = ".ctk-faults.json"
-CORRECT_RECIPE = "correct the recipe and run `ctk build-recipe` again"
+CORRECT_RECIPE = "correct the recipe and build it again"
 
 
 def note_faults(channel: Path, judged: Mapping[str, str]) -> None:

@@ -381,8 +381,9 @@ def test_cuda_chooses_among_the_builds_or_sets_the_toolkit(
     found = ordered(CPP, channels, tmp_path, *cuda)
     assert sorted(variant.toolkit for variant in found.variants) == toolkits
     assert len({variant.values["python"] for variant in found.variants}) == 1
-    (note,) = found.notes
-    assert note.startswith("skipped Pythons that the channels lack: ")
+    glibc, pythons = found.notes
+    assert glibc.startswith("c_stdlib_version is ")
+    assert pythons.startswith("skipped Pythons that the channels lack: ")
 
 
 def test_a_toolkit_that_no_variant_file_has_is_set_where_the_recipe_asks_for_one(

@@ -152,7 +152,7 @@ def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
             line = read(Command(block, command.words, arguments))
             if line.scenario:
                 found.append(line)
-                assert line.channels == ("$CHANNEL", "conda-forge")
+                assert line.channels == ("CHANNEL", "conda-forge")
                 assert (
                     "--override-channels" in command.words and line.scenario.specs[0] == "cuda-gpu"
                 )

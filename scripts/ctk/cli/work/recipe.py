@@ -40,7 +40,7 @@ from ctk.solve.machine import driver_version, python_specs
 from ctk.solve.solve import Catalogue, channel_url, lasting
 from ctk.verify.scenarios import facts, matrix
 
-_NOT_JUDGED = "`ctk build-recipe` was stopped before its tests had run"
+_NOT_JUDGED = "the run that built it was stopped before the tests"
 
 
 def build_recipe(recipe: Path, options: RecipeOptions) -> None:
