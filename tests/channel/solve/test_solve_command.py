@@ -335,6 +335,18 @@ def test_a_relative_folder_is_no_channel_of_a_server(tmp_path: Path, name: str) 
     assert base_channel("output/recipe/x", Workspace(tmp_path)) == Path.cwd() / "output/recipe/x"
 
 
+def linked(project: Workspace, folder: Path) -> Workspace:
+    """A checkout in a folder with the recipes and locks of the project, and nothing built."""
+    for place in (
+        project.recipes,
+        project.variants,
+        project.build_config,
+        project.root / "pyproject.toml",
+    ):
+        (folder / place.name).symlink_to(place)
+    return Workspace(folder)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -357,14 +369,7 @@ def test_what_a_named_channel_lacks_is_not_for_this_checkout_to_build(
     """As a keeper meets it after `ctk rollback`: the folder has packages that readers of its state
     do not see.
     """
-    own = Workspace(tmp_path)
-    for place in (
-        project.recipes,
-        project.variants,
-        project.build_config,
-        project.root / "pyproject.toml",
-    ):
-        (tmp_path / place.name).symlink_to(place)
+    own = linked(project, tmp_path)
     places = {"CHANNEL": checkout.channel, "BASE": checkout.base_channel}
     places |= {"EMPTY": write(tmp_path / "empty", iter(())), "ABSENT": tmp_path / "absent"}
     named = places[next((word for word in ("EMPTY", "ABSENT") if word in said), "CHANNEL")]
@@ -383,14 +388,7 @@ def test_what_the_own_channel_lacks_is_to_be_built_also_where_it_is_named(
     checkout: Workspace, project: Workspace, tmp_path: Path, more: str
 ) -> None:
     """An author names it behind the channel of a recipe."""
-    for place in (
-        project.recipes,
-        project.variants,
-        project.build_config,
-        project.root / "pyproject.toml",
-    ):
-        (tmp_path / place.name).symlink_to(place)
-    own = Workspace(tmp_path)
+    own = linked(project, tmp_path)
     own.channel.parent.mkdir()
     own.channel.symlink_to(checkout.channel)
     own.base_channel.symlink_to(checkout.base_channel)
