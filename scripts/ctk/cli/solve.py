@@ -328,10 +328,10 @@ def _solve_files(
     names: Sequence[str], machine: MachineOptions, modes: ModeOptions, options: ChannelOptions
 ) -> None:
     """Answers and solves files."""
-    from ctk.cli.work import files
+    from ctk.cli.work import files, files_read
     from ctk.cli.work.machines import stated_machines
 
-    order = files.Order(modes.environment, machine.stated, options)
+    order = files_read.Order(modes.environment, machine.stated, options)
     paths = [Path(name) for name in names]
     if machine.is_fleet:
         fleet = stated_machines(*machine.of_fleet)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ctk.cli.doctor import as_json
 from ctk.cli.options import base_beside
-from ctk.cli.work import files
+from ctk.cli.work import files, files_read
 from ctk.cli.work.change import (
     Stated,
     channels_of,
@@ -86,7 +86,7 @@ def create_from_file(
 ) -> None:
     """Creates an environment that has what a file asks for."""
     options = ChannelOptions(stated.channels, stated.base, is_planned=False).known()
-    order = files.Order(environment, (None, stated.driver, stated.arch), options)
+    order = files_read.Order(environment, (None, stated.driver, stated.arch), options)
     files.create_from(file, prefix, order, create)
 
 
