@@ -119,6 +119,8 @@ class Index:
         self._files: dict[str, tuple[IndexFile, ...]] = {}
         self._refusals: dict[str, list[CtkError]] = {}
         self._sizes: dict[str, int] = {}
+        self._metadata: dict[str, Message] = {}
+        self._texts: dict[tuple[str, str], str | None] = {}
 
     def __enter__(self) -> Index:
         return self
@@ -170,7 +172,15 @@ class Index:
         return self.retry.run(read)
 
     def metadata(self, file: IndexFile) -> Message:
-        """The METADATA of a wheel: the index's copy if it has one, else from the wheel."""
+        """The METADATA of a wheel: the index's copy if it has one, else from the wheel.
+
+        It is read once: do not change it.
+        """
+        if file.url not in self._metadata:
+            self._metadata[file.url] = self._read_metadata(file)
+        return self._metadata[file.url]
+
+    def _read_metadata(self, file: IndexFile) -> Message:
         if file.metadata_url:
             text = self.transfer.read(self.remote(file, file.metadata_url), LONGEST)
         else:
@@ -182,6 +192,18 @@ class Index:
                 f"{file.distribution}: the index's METADATA of {file.file} is invalid", _ASK
             )
         return message
+
+    def text(self, file: IndexFile, name: str) -> str | None:
+        """A member of a file, read once; None if it has none of this name.
+
+        A large wheel's directory alone is megabytes, in blocks.
+        """
+        key = (file.url, name)
+        if key not in self._texts:
+            with self.opened(file) as content, inside.members(content, file.file) as files:
+                found = [m.content().decode(errors="replace") for m in files if m.name == name]
+            self._texts[key] = found[0] if found else None
+        return self._texts[key]
 
     def uploaded(self, file: IndexFile) -> int:
         """The upload time in seconds since 1970.

@@ -22,7 +22,7 @@ from ctk.core.console import listing
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.index import Index, IndexFile
-from ctk.index.inside import applies, members, read_requirements, stated_requirements
+from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
 from ctk.lock.components import (
     AS_REQUIRED,
@@ -701,10 +701,8 @@ def compiled_with(index: Index, files: Sequence[IndexFile], places: Sequence[str
     """
     for file in files:
         if any(t.partition("-cp")[0] in places[:1] for t in wheels.targets_of(file)):
-            with index.opened(file) as stream, members(stream, file.file) as found:
-                path = f"{file.distribution}/version.py"
-                texts = [member.content().decode() for member in found if member.name == path]
-            stated = re.search(r"__version__ = ['\"][^+'\"]+\+(\w+)", "".join(texts))
+            text = index.text(file, f"{file.distribution}/version.py") or ""
+            stated = re.search(r"__version__ = ['\"][^+'\"]+\+(\w+)", text)
             return stated[1] if stated else ""
     return ""
 

@@ -114,10 +114,27 @@ def test_a_large_wheel_s_metadata_is_read_without_the_wheel(server: FakeIndex) -
     with client(server) as index:
         assert index.metadata(index.files("big")[0]).get_all("Requires-Dist") == ["x"]
         assert all(r.range for r in server.requests if r.method == "GET" and "/files/" in r.path)
-        server.ranges = False
+    server.ranges = False
+    with client(server) as index:
         assert index.metadata(index.files("big")[0]).get_all("Requires-Dist") == ["x"]
         assert index.part(index.files("big")[0], 0, 10) is None
     assert len(content) > 3_000_000
+
+
+def test_parts_of_a_large_wheel_are_read_once(server: FakeIndex) -> None:
+    files = {"big/data.bin": os.urandom(3_000_000), "big/version.py": b"__version__ = 1"}
+    server.add_wheel("big", "1", files=files)
+    with client(server) as index:
+        (file,) = index.files("big")
+
+        def read() -> tuple[object, ...]:
+            texts = (index.text(file, "big/version.py"), index.text(file, "big/none.py"))
+            return (*texts, index.metadata(file)["Name"])
+
+        assert read() == ("__version__ = 1", None, "big")
+        asked = len(server.requests)
+        assert read() == ("__version__ = 1", None, "big")
+        assert len(server.requests) == asked
 
 
 def test_a_size_and_a_hash_that_the_index_does_not_state_are_read(server: FakeIndex) -> None:
