@@ -14,6 +14,7 @@ from rattler.exceptions import InvalidVersionError
 
 from ctk.audit.binaries import binaries, search_folders
 from ctk.audit.files import at
+from ctk.core.console import count
 from ctk.core.platforms import NOARCH
 from ctk.core.versions import version_key
 from ctk.package.binaries import Binary, oldest_glibc
@@ -280,12 +281,19 @@ def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
                 and packages.coexist(first, second, subdir)
             ):
                 reported.add(names)
-                more = f", as are {len(paths) - 1} more files" if len(paths) > 1 else ""
+                more = _more_files(len(paths) - 1)
                 yield at(
                     first,
                     min(paths),
                     f"also in {second.file_name}{more}; both can be installed in one environment",
                 )
+
+
+def _more_files(number: int) -> str:
+    if not number:
+        return ""
+    verb = "is" if number == 1 else "are"
+    return f", as {verb} {count(number, 'more file')}"
 
 
 def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:

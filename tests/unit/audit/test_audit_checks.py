@@ -1,22 +1,43 @@
-"""Each check passes a set of good packages, and finds the packages that break its rule."""
+"""Each check passes a set of good packages, and finds the packages that break its rule.
+
+``messages.txt`` has what the checks say of these packages. Run as a program, this file writes it
+anew; review each changed line, and search the tests and the docs for the old words:
+``PYTHONPATH=tests .venv/bin/python tests/unit/audit/test_audit_checks.py``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from ctk.audit import CHECKS, AuditReport, audit_packages
 from ctk.audit.exempt import EXEMPTIONS
-from ctk.audit.files import KeepsItsPromises
 from ctk.build.originals import PackageFiles
-from ctk.package.reader import PLACEHOLDER, IndexJson, PackageInfo, Promise, ScannedFile
+from ctk.package.reader import (
+    PLACEHOLDER,
+    IndexJson,
+    PackageInfo,
+    PathEntry,
+    Promise,
+    ScannedFile,
+)
 from ctk.package.scan import PackageScan
+from ctk.rules import Finding
 from kit.binaries import code, elf, fatbin, pe
 from kit.packages import CTK, GLIBC, SITE, SITE_WIN, TARGET, Draft, adds_dlls_of, good_set
 from kit.small_channels import sound
 
+MESSAGES = Path(__file__).with_name("messages.txt")
+HEAD = """\
+# What each check of packages says of the packages in test_audit_checks.py that break its rule: the
+# name of the check, how to repair it, the case, and the path in the package with the message.
+#
+# Written by `PYTHONPATH=tests .venv/bin/python tests/unit/audit/test_audit_checks.py`; each line
+# was reviewed.
+"""
 ROOT = "/home/builder/checkout"
 DEEP = f"opt/builder/host_env{PLACEHOLDER}_placehold"
 
@@ -56,6 +77,14 @@ def library(needed: Sequence[str] = ("libc.so.6",), **fields: object) -> Break:
     return binary("libcufile", "lib/libx.so.1", needed, **fields)
 
 
+def same_files(*paths: str) -> Break:
+    """Two packages with files of the same paths."""
+    files = dict.fromkeys(paths, b"")
+    return lambda drafts: drafts.update(
+        one=Draft("one", files=files), two=Draft("two", files=files)
+    )
+
+
 def for_gpus(*constrains: str, name: str = "libone") -> Break:
     """A toolkit that knows 5.0, 7.0 and 8.0, and a library of it for 8.0 alone."""
     toolkit = {"constrains": ["__cuda_arch ==5.0|==7.0|==8.0"]}
@@ -86,7 +115,12 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
     },
     "LicenseIsInside": {
+        "no licence": (change("libcufile", index={"license": ""}), "no licence named"),
         "no licence text": (change("libcufile", licenses={}), "no licence text"),
+        "a licence text without a word": (
+            change("libcufile", licenses={"LICENSE": b""}),
+            "the licence text is empty",
+        ),
         "a licence without its text": (
             change(
                 "libcufile",
@@ -109,6 +143,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             change("libcufile", files={"bin/x": f"/{DEEP}".encode()}),
             "placeholder",
         ),
+        "the checkout twice in one text": (
+            change("libcufile", files={"share/x": f"{ROOT}/x {ROOT}/y".encode()}),
+            "(2 times)",
+        ),
     },
     "ArchiveMatchesPaths": {
         "a file that is missing": (
@@ -119,8 +157,20 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             change("libcufile", listed={"lib/libcufile.so.0": None}),
             "in the archive,",
         ),
+        "a link that is listed as a file": (
+            change(
+                "cuda-cudart",
+                links={"lib/x": "libcudart.so.13"},
+                listed={"lib/x": {"path_type": "hardlink"}},
+            ),
+            "contains a link",
+        ),
+        "another size": (
+            change("libcufile", files={"share/x": b"x"}, listed={"share/x": {"size_in_bytes": 2}}),
+            "says 2 bytes",
+        ),
         "another content": (
-            change("libcufile", listed={"lib/libcufile.so.0": {"sha256": "0" * 64}}),
+            change("libcufile", files={"share/x": b"x"}, listed={"share/x": {"sha256": "0" * 64}}),
             "sha256",
         ),
     },
@@ -158,6 +208,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
                 files={"lib/python3.11/lib-dynload/x.cpython-311-x86_64-linux-gnu.so": elf()},
             ),
             "3.11",
+        ),
+        "a module in a package for any Python": (
+            change("cuda-version", files={"site-packages/x.cp312-win_amd64.pyd": b""}),
+            "noarch",
         ),
         "a free-threaded module for the Python with a lock": (
             change("cuda-core", files={"Lib/site-packages/x.cp312t-win_amd64.pyd": pe()}),
@@ -298,6 +352,11 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             add("other", files={"lib/libcufile.so.0": b"mine"}),
             "other-1.0",
         ),
+        "two packages with two files": (same_files("share/a", "share/b"), "as is 1 more file;"),
+        "two packages with three files": (
+            same_files("share/a", "share/b", "share/c"),
+            "as are 2 more files;",
+        ),
         "two packages with one file but for its case": (
             add("other", "win-64", files={"library/bin/NVRTC64_130_0.dll": b"mine"}),
             "other-1.0",
@@ -355,6 +414,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     },
     "CodeIsForItsGpus": {
         "a library dropped a GPU that its toolkit knows": (for_gpus("__cuda_arch >=7.0"), "7.0"),
+        "a library dropped the GPUs between others": (for_gpus("__cuda_arch >=5.0"), "5.0 to 7.0"),
     },
     "GlibcIsDeclared": {
         "a newer glibc than declared": (
@@ -396,45 +456,88 @@ def test_good_packages_pass_every_check(tmp_path: Path) -> None:
     assert report.subjects == len(good_set())
 
 
-@pytest.mark.parametrize(
-    ("check", "case"),
-    [
-        pytest.param(check, case, id=f"{check}: {case}")
-        for check, cases in BROKEN.items()
-        for case in cases
-    ],
-)
-def test_a_check_catches(check: str, case: str, tmp_path: Path) -> None:
-    break_it, word = BROKEN[check][case]
-    drafts = good_set()
-    break_it(drafts)
-    found = [finding for finding in audit(drafts, tmp_path).findings if finding.check == check]
-    assert found, f"{check} does not see {case}"
-    assert any(word in str(finding) for finding in found), [str(finding) for finding in found]
-    assert all(finding.fix for finding in found)
+def scan(
+    *files: ScannedFile, listed: Sequence[str] = (), **promise: tuple[str, ...]
+) -> PackageScan:
+    """A package that only its recipe describes, or whose archive no tool of ours writes."""
+    entries = tuple(PathEntry(path, "hardlink") for path in listed)
+    promised = Promise(**promise) if promise else None
+    info = PackageInfo(IndexJson("x", "1", "0", 0, "linux-64"), entries, promise=promised)
+    return PackageScan("linux-64/x-1-0.conda", "", info, files)
+
+
+X = ScannedFile("pkg", "lib/x", "file")
+# Check -> name of a case -> a package that breaks its rule, and that is not written as a file.
+SCANS: dict[str, dict[str, PackageScan]] = {
+    "ArchiveMatchesPaths": {
+        "a file that is listed twice": scan(X, listed=("lib/x", "lib/x")),
+        "a file that is twice in the archive": scan(X, X, listed=("lib/x",)),
+    },
+    "KeepsItsPromises": {
+        "a glob of files without a file": scan(X, files=("lib/*", "bin/*")),
+        "a test of contents without a file": scan(X, contents=("lib/x", "lib/y")),
+        "a file that should be absent": scan(X, absent=("bin", "**")),
+    },
+    "LinksStayInside": {
+        "a pipe": scan(ScannedFile("pkg", "lib/x", "other")),
+        "a file out of the prefix": scan(ScannedFile("pkg", "../x", "file")),
+    },
+}
 
 
 def test_every_check_has_a_package_that_breaks_it() -> None:
-    assert {*BROKEN, "KeepsItsPromises"} == {check.name for check in CHECKS}
+    assert {*BROKEN, *SCANS} == {check.name for check in CHECKS}
+
+
+def cases() -> list[tuple[str, str]]:
+    """The checks in the order in which they run, each with the names of its cases."""
+    names = [check.name for check in CHECKS]
+    return [
+        (name, case) for name in names for case in [*BROKEN.get(name, ()), *SCANS.get(name, ())]
+    ]
+
+
+def findings(name: str, case: str, channel: Path) -> list[Finding]:
+    """What a check says of the packages of one of its cases."""
+    if case in SCANS.get(name, ()):
+        (check,) = (check for check in CHECKS if check.name == name)
+        return list(check(SCANS[name][case]))
+    drafts = good_set()
+    break_it, _ = BROKEN[name][case]
+    break_it(drafts)
+    return [finding for finding in audit(drafts, channel).findings if finding.check == name]
+
+
+def block(name: str, case: str, found: Iterable[Finding]) -> str:
+    """A block of ``messages.txt``."""
+    lines = [f"{name}: {case}"]
+    for finding in found:
+        lines.append(f"  {finding.severity}: {finding.path or finding.where}: {finding.message}")
+        lines.append(f"    {finding.fix}")
+    return "\n".join(lines)
+
+
+def read_messages() -> dict[str, str]:
+    """The head of each block of ``messages.txt`` -> the block."""
+    blocks = MESSAGES.read_text().removeprefix(HEAD).strip().split("\n\n")
+    return {block.partition("\n")[0]: block for block in blocks}
 
 
 @pytest.mark.parametrize(
-    ("promise", "path"),
-    [
-        (Promise(files=("lib/*", "bin/*")), "bin/*"),
-        (Promise(contents=("lib/x", "lib/y")), "lib/y"),
-        (Promise(absent=("bin", "**")), "lib/x"),
-    ],
+    ("check", "case"),
+    [pytest.param(check, case, id=f"{check}: {case}") for check, case in cases()],
 )
-def test_a_planned_package_keeps_the_promises_of_its_recipe(promise: Promise, path: str) -> None:
-    index = IndexJson("x", "1", "0", 0, "linux-64")
-    scan = PackageScan(
-        "linux-64/x-1-0.conda",
-        "",
-        PackageInfo(index, (), promise=promise),
-        (ScannedFile("pkg", "lib/x", "file"),),
-    )
-    assert [finding.path for finding in KeepsItsPromises(scan)] == [path]
+def test_a_check_catches(check: str, case: str, tmp_path: Path) -> None:
+    found = findings(check, case, tmp_path)
+    assert found, f"{check} does not see {case}"
+    if case in BROKEN.get(check, ()):
+        _, word = BROKEN[check][case]
+        assert any(word in str(finding) for finding in found), [str(finding) for finding in found]
+    assert block(check, case, found) == read_messages()[f"{check}: {case}"]
+
+
+def test_the_messages_are_of_cases_that_there_are() -> None:
+    assert [*read_messages()] == [f"{check}: {case}" for check, case in cases()]
 
 
 # Changes that break no rule.
@@ -619,3 +722,16 @@ def test_what_a_package_of_files_needs_its_twin_may_bring(
     else:
         assert [check for check, _ in found] == ["NeededIsProvided"]
         assert "needs libcudart.so.13" in found[0][1]
+
+
+def main(folder: Path) -> None:
+    blocks: list[str] = []
+    for number, (check, case) in enumerate(cases()):
+        found = findings(check, case, folder / str(number))
+        blocks.append(block(check, case, found))
+    MESSAGES.write_text("\n\n".join([HEAD, *blocks]) + "\n")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        main(Path(made))
