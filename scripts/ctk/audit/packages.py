@@ -18,8 +18,8 @@ from ctk.core.console import count
 from ctk.core.platforms import NOARCH
 from ctk.core.versions import version_key
 from ctk.package.binaries import Binary, oldest_glibc
-from ctk.package.gpu_subject import Known, Subject
-from ctk.package.gpu_support import spans, within
+from ctk.package.gpu_known import Known
+from ctk.package.gpu_subject import Subject
 from ctk.package.reader import IndexJson, ScannedFile
 from ctk.package.records import glibc_floor, is_spec, matches, package_record, spec_name
 from ctk.package.scan import PackageScan
@@ -582,19 +582,24 @@ def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
     """A package can be installed only for GPUs for which all its libraries have code."""
     known = Known.of_toolkits(package.info.index for package in packages.all)
     for package in packages.audited:
-        files = {file.path: file.code for file in package.installed() if file.code}
-        subject = Subject(
-            package.name, "package", files, package.info.index, package.target_subdir, known=known
-        )
-        gpus = subject.uncovered_gpus
-        if not subject.exemption:  # of files that are not at hand only the range is known
-            ranges = [file.gpus for file in package.installed() if file.gpus]
-            gpus += tuple(
-                g for g in subject.promised or () if not all(within(g, range_) for range_ in ranges)
-            )
-        if gpus:
-            yield at(
-                package,
-                "",
-                f"has little or no code for GPUs that it allows: {spans(gpus, known.gpus)}",
-            )
+        mistake = _subject(package, known).mistake
+        if mistake:
+            yield at(package, "", mistake.cause)
+
+
+def _subject(package: PackageScan, known: Known) -> Subject:
+    """A package as `ctk gpu-code` judges it.
+
+    A built package has the code of its files. A planned one has for each file only the GPUs that
+    its code runs on, since `variants/contents.json` notes no more.
+    """
+    files = list(package.installed())
+    return Subject(
+        package.name,
+        "package",
+        {file.path: file.code for file in files if file.code},
+        package.info.index,
+        package.target_subdir,
+        tuple(file.gpus for file in files if file.gpus),
+        known=known,
+    )

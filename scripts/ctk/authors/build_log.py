@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+
+from ctk.core.mistake import Mistake
 
 _ERROR = re.compile(
     r"""[\s|│]*(?:
@@ -53,17 +54,6 @@ _NO_DRIVER = re.compile(
 _FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
 _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
 _OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """What is wrong with a build or its package, and what its author writes instead."""
-
-    cause: str
-    step: str
-
-    def __str__(self) -> str:
-        return f"{self.cause}: {self.step}"
 
 
 def what_failed(lines: Sequence[str]) -> list[str]:

@@ -19,7 +19,6 @@ from rattler.package_streaming import extract
 
 from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
 from ctk.authors.build_log import (
-    Mistake,
     calls_nvcc,
     lacks_compiler,
     lacks_licence,
@@ -34,6 +33,7 @@ from ctk.channel.distribution import package_name
 from ctk.core.console import listing
 from ctk.core.document import as_list
 from ctk.core.errors import Unsolvable
+from ctk.core.mistake import Mistake
 from ctk.core.platforms import NOARCH
 from ctk.package.binaries import exported
 from ctk.package.reader import read_info

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctk.authors.build_log import Mistake
 from ctk.authors.installable import take_survey
 from ctk.authors.order import WRITE_TOOLKIT, major
 from ctk.authors.run import Made, Tested
 from ctk.core.console import listing
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
+from ctk.core.mistake import Mistake
 from ctk.package.gpu_subject import Subject
 from ctk.plan.messages import shown
 from ctk.solve.reason import Kind, Reason
@@ -89,8 +89,8 @@ class Judged:
         """
         if self.package.notes:
             return self.mistakes
-        of_gpus = [Mistake(cause, step) for cause, step in self.code.wrong]
-        return self.mistakes + of_gpus
+        of_gpus = self.code.mistake
+        return self.mistakes + ([of_gpus] if of_gpus else [])
 
     @property
     def fault_for_readers(self) -> str:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import rattler_build
 
-from ctk.authors.build_log import Mistake, needs_driver, what_failed
+from ctk.authors.build_log import needs_driver, what_failed
 from ctk.authors.diagnose import Diagnosis
 from ctk.authors.order import Order, Variant, major
 from ctk.build.reproducible import edit_texts
@@ -31,6 +31,7 @@ from ctk.clean import forget_older
 from ctk.core.checkout import Workspace
 from ctk.core.disk import disk_errors, full_disk
 from ctk.core.errors import BuildFailed, CtkError
+from ctk.core.mistake import Mistake
 from ctk.core.platforms import this_platform
 from ctk.core.pool import ProcessPool
 from ctk.core.secrets import without_credentials

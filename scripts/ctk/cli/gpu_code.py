@@ -75,7 +75,7 @@ def gpu_code_command(paths: Paths, explain: Explain = False, check: MustAgree = 
     report.result(subjects=[subject.as_json() for subject in found])
     coded = sum(any(map(_has_code, subject.files.values())) for subject in found)
     report.say(f"{count(coded, 'subject')} with code for GPUs, {time.monotonic() - start:.1f} s")
-    wrong = [(subject.name, step) for subject in found for _, step in subject.wrong]
+    wrong = [(subject.name, subject.mistake.step) for subject in found if subject.mistake]
     if check and wrong:
         names = ", ".join(name for name, _ in wrong[:5])
         raise AuditFailed(
@@ -182,18 +182,19 @@ def _verdict(subject: Subject) -> Iterable[str]:
 
 def _metadata(subject: Subject) -> Iterable[str]:
     """Whether the metadata agrees with the code."""
-    if subject.promised is None:
+    compared = subject.comparison
+    if compared is None:
         if subject.kind == "wheel":
             yield "a wheel's metadata does not say for which GPUs it is"
-    elif subject.wrong:
-        yield f"WRONG: {subject.wrong[0][0]}"
-    elif subject.lacking:
-        lacking = _words(subject, subject.lacking)
-        yield f"its metadata also allows {lacking}, intentionally: {subject.exemption}"
+    elif subject.mistake:
+        yield f"WRONG: {subject.mistake.cause}"
+    elif compared.without_code:
+        lacking = _words(subject, compared.without_code)
+        yield f"its metadata also allows {lacking}, intentionally: {compared.exemption}"
     elif subject.runs:
-        yield f"its metadata allows {_words(subject, subject.promised)}: correct"
+        yield f"its metadata allows {_words(subject, compared.allowed)}: correct"
         runs = {*subject.gpus("native", "jit")}
-        kept = sorted(runs.difference(subject.promised), key=subject.known.gpus.index)
+        kept = sorted(runs.difference(compared.allowed), key=subject.known.gpus.index)
         if kept:
             yield (
                 f"it would also run on {_words(subject, kept)}, which its metadata or its"

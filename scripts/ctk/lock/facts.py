@@ -24,7 +24,7 @@ from ctk.lock.components import gpu_libraries, unmeasured
 from ctk.lock.contents import AtHand, Contents
 from ctk.lock.model import Artefact, Facts, ReleaseLock, known_gpus
 from ctk.package.binaries import oldest_glibc_of
-from ctk.package.gpu_subject import Known
+from ctk.package.gpu_known import Known
 from ctk.package.gpu_support import common
 
 PROBED = "linux-64"

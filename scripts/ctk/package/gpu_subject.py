@@ -1,4 +1,4 @@
-"""The GPUs and drivers that the code in files is for, and the comparison with a package's metadata.
+"""The GPUs and drivers that the code in files is for: of packages, wheels, environments, files.
 
 A driver compiles PTX up to the ISA version of its own toolkit, and runs machine code of its CUDA
 major.
@@ -10,16 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 
 from ctk.core.disk import refuse_unreadable
 from ctk.core.errors import AuditFailed, BadValue, UnknownName
 from ctk.core.files import read_json, read_plain
 from ctk.core.inside import outside
+from ctk.core.mistake import Mistake
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import version_key
 from ctk.package import reader
@@ -33,8 +32,9 @@ from ctk.package.gpu_fatbin import (
     read_wheel,
     together,
 )
+from ctk.package.gpu_known import Known
+from ctk.package.gpu_metadata import FOR_SOME_GPUS, Comparison, allowed_gpus, mistake_of
 from ctk.package.gpu_support import (
-    RENAMED,
     How,
     Runs,
     best,
@@ -42,76 +42,10 @@ from ctk.package.gpu_support import (
     one_for_each_gpu,
     present,
     runs,
-    spans,
+    within,
     worst,
 )
 from ctk.package.reader import IndexJson, index_of
-from ctk.package.records import match_spec, matches, package_record, spec_name
-
-FOR_SOME_GPUS = {
-    "cuda-cupti-files": (
-        "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before"
-    ),
-    "cuda-sanitizer-api-files": (
-        "libsanitizer of 12.8 and 12.9 shows only its code for 10.0 and newer, before none"
-    ),
-    "cusparselt-files": (
-        "libtorch links to it on every GPU, and calls it on those that it has code for"
-    ),
-    "libcufile": (
-        "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one"
-        " leaves out"
-    ),
-}
-"""Packages that may be installed for GPUs for which some of their files have no code -> the reason.
-"""
-
-
-@dataclass(frozen=True)
-class Known:
-    """All known GPUs and toolkits, from release locks or from `cuda-version` packages.
-
-    From locks by `ctk.lock.facts.known`.
-
-    Attributes:
-        gpus: Every compute capability that some toolkit can compile for, lowest first.
-        isa: CTK minor -> the PTX ISA version that it writes and its driver reads.
-        targets: CTK minor -> compute capabilities that its NVRTC can compile for.
-    """
-
-    gpus: tuple[str, ...]
-    isa: Mapping[str, str]
-    targets: Mapping[str, tuple[str, ...]]
-
-    @classmethod
-    def of_toolkits(cls, packages: Iterable[IndexJson]) -> Known:
-        """From `cuda-version` packages: a native build's constraint lists its GPUs."""
-        targets: dict[str, tuple[str, ...]] = {}
-        for index in packages:
-            listed = next(
-                (spec for spec in index.constrains if spec.startswith("__cuda_arch ==")), ""
-            )
-            if index.name == "cuda-version" and listed:
-                targets[index.version] = tuple(re.findall(r"==(\d+\.\d+)", listed))
-        return cls(
-            tuple(sorted({g for gpus in targets.values() for g in gpus}, key=version_key)),
-            {},
-            targets,
-        )
-
-    def driver_for(self, isa: str) -> str:
-        """The CUDA version of the oldest driver that compiles PTX of a version.
-
-        "" if no known driver does. For CUDA 11 it is as the table in
-        https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes has it.
-        """
-        major, minor = version_key(isa)
-        if major < 8:
-            return f"11.{minor}" if major == 7 else "11.0"
-        minors = [
-            minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)
-        ]
-        return min(minors, key=version_key, default="")
 
 
 @dataclass(frozen=True)
@@ -122,6 +56,7 @@ class Subject:
         kind: ``package``, ``wheel`` or ``files``.
         files: Path inside -> its code; files without code are left out.
         index: The metadata of a package.
+        ranges: The GPUs of each file whose code is not at hand, as specs for ``__cuda_arch``.
     """
 
     name: str
@@ -129,6 +64,7 @@ class Subject:
     files: Mapping[str, FileCode]
     index: IndexJson | None = None
     subdir: str = ""
+    ranges: tuple[str, ...] = ()
     known: Known = field(repr=False, kw_only=True)
 
     @cached_property
@@ -213,74 +149,36 @@ class Subject:
         }
         return frozenset(self.known.driver_for(isa).partition(".")[0] for isa in isas) - {""}
 
-    @property
-    def promised(self) -> tuple[str, ...] | None:
-        """The GPUs for which the metadata of a package allows it; None without metadata."""
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """Its metadata compared with its code; None without metadata.
+
+        `ctk gpu-code`, `ctk build-recipe` and `ctk publish` judge packages by it, and the check
+        `CodeIsForItsGpus` of `ctk check`.
+        """
         if self.index is None:
             return None
-        gpus = present(self.known.gpus, self.subdir)
-        for spec in (*self.index.depends, *self.index.constrains):
-            if spec_name(spec) == "__cuda_arch":
-                gpus = tuple(gpu for gpu in gpus if _matches(spec, gpu))
-            elif spec_name(spec) == "cuda-arch" and spec in self.index.depends:
-                # Its builds have a GPU each, and are for newer ones too.
-                oldest = next((gpu for gpu in self.known.gpus if _matches(spec, gpu)), "0")
-                gpus = tuple(gpu for gpu in gpus if version_key(gpu) >= version_key(oldest))
-            elif spec_name(spec) == "cuda-version":
-                gpus = tuple(gpu for gpu in gpus if self._toolkit_allows(spec, gpu))
-        return gpus
+        allowed = allowed_gpus(self.index, self.subdir, self.known)
+        without_code = tuple(gpu for gpu in allowed if self._lacks_code(gpu))
+        return Comparison(allowed, without_code, FOR_SOME_GPUS.get(self.index.name, ""))
 
-    def _toolkit_allows(self, spec: str, gpu: str) -> bool:
-        """Whether a build of `cuda-version` that a spec matches can be installed for a GPU."""
-        native = "native" in spec.split()[-1]
-        for minor, targets in self.known.targets.items():
-            newer = version_key(gpu) >= version_key(targets[0]) and (
-                gpu != RENAMED or minor.startswith("12.")
-            )
-            if _matches(spec, minor) and (gpu in targets or (newer and not native)):
-                return True
-        return False
+    def _lacks_code(self, gpu: str) -> bool:
+        """Whether some file has no code for a GPU, or little."""
+        found = self.runs.get(gpu)
+        if found and found.how in ("none", "part"):
+            return True
+        return not all(within(gpu, spec) for spec in self.ranges)
 
     @property
-    def lacking(self) -> tuple[str, ...]:
-        """GPUs that its metadata allows, and for which some file has no code, or little."""
-        return tuple(
-            gpu
-            for gpu in self.promised or ()
-            if self.runs and self.runs[gpu].how in ("none", "part")
-        )
-
-    @property
-    def exemption(self) -> str:
-        """Why it may lack code for a GPU that its metadata allows; "" if that is an error."""
-        return FOR_SOME_GPUS.get(self.index.name, "") if self.index else ""
-
-    @property
-    def uncovered_gpus(self) -> tuple[str, ...]:
-        """The GPUs of `lacking`, unless there is an exemption."""
-        return () if self.exemption else self.lacking
-
-    @property
-    def wrong(self) -> list[tuple[str, str]]:
-        """A sentence if its metadata admits GPUs without code, and what an author writes.
-
-        Else nothing.
-        """
-        if not (lacking := self.uncovered_gpus):
-            return []
-        known, right = present(self.known.gpus, self.subdir), self.gpus("native", "jit")
-        words = spans(lacking, known)
-        step = f"compile it for {words}, too"
-        if right and version_key(lacking[-1]) < version_key(right[0]):
-            step += f", or write cuda-arch {right[0]}.* in host"
-        elif right:
-            step += (
-                ", or write in run_constraints a bound on __cuda_arch that leaves"
-                f" {spans(right, known)}"
-            )
-        return [(f"its metadata lets it be installed for {words}", step)]
+    def mistake(self) -> Mistake | None:
+        """What is wrong if its metadata allows GPUs without code, and how to correct it."""
+        if self.comparison is None:
+            return None
+        known = present(self.known.gpus, self.subdir)
+        return mistake_of(self.comparison, self.gpus("native", "jit"), known)
 
     def as_json(self) -> dict[str, Any]:
+        compared = self.comparison
         return {
             "name": self.name,
             "kind": self.kind,
@@ -307,8 +205,8 @@ class Subject:
                 {"name": each.name, "files": list(each.files), "gpus": each._gpus_as_json()}
                 for each in self.alternatives
             ],
-            "promised": self.promised and list(self.promised),
-            "promised_in_vain": list(self.uncovered_gpus),
+            "promised": list(compared.allowed) if compared else None,
+            "promised_in_vain": list(compared.wrongly_allowed) if compared else [],
         }
 
     def _gpus_as_json(self) -> dict[str, Any]:
@@ -316,18 +214,6 @@ class Subject:
             gpu: {"runs": found.how, "driver": self.driver(gpu) or None}
             for gpu, found in self.runs.items()
         }
-
-
-@cache
-def _matches(spec: str, version: str) -> bool:
-    """Whether a spec without its build matches a version, or one of them cannot be read."""
-    name = spec_name(spec)
-    try:
-        wanted = match_spec(spec).version
-        record = package_record(name, version)
-    except (InvalidMatchSpecError, InvalidVersionError):
-        return True
-    return matches(f"{name} {wanted}" if wanted else name, record) is not False
 
 
 # ---- reading

@@ -19,7 +19,9 @@ from rattler.package import BuildString
 from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.package.gpu_fatbin import FileCode, GpuCode, read, read_file
-from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
+from ctk.package.gpu_known import Known
+from ctk.package.gpu_metadata import FOR_SOME_GPUS, Comparison
+from ctk.package.gpu_subject import Subject
 from ctk.package.gpu_support import bound, common, present, runs, runs_on, spans
 from ctk.package.reader import index_of
 from kit.binaries import code, elf, fatbin, together
@@ -265,6 +267,11 @@ def subject(
     return Subject("a", "package", named, index_of(index.index_json()), "linux-64", known=KNOWN)
 
 
+def comparison(found: Subject) -> Comparison:
+    assert found.comparison
+    return found.comparison
+
+
 @pytest.mark.parametrize(
     ("depends", "constrains", "in_vain"),
     [
@@ -285,15 +292,17 @@ def test_metadata_that_allows_gpus_without_code_is_found(
     found = subject(
         file_of(c75=9, c80=9, c90=9, c100=9, c120=9), depends=depends, constrains=constrains
     )
-    assert " ".join(found.uncovered_gpus) == in_vain
+    assert " ".join(comparison(found).wrongly_allowed) == in_vain
 
 
 def test_a_package_that_lacks_code_on_purpose_says_why() -> None:
     lacking = file_of(c75=9, c80=9, c90=9, c100=9, c120=9)
     (name, why), *_ = FOR_SOME_GPUS.items()
     of_that_name = subject(lacking, depends=("cuda-version >=12,<13.0a0",), name=name)
-    assert (of_that_name.lacking, of_that_name.uncovered_gpus) == (("5.0", "6.0", "7.0"), ())
-    assert of_that_name.exemption == why
+    compared = comparison(of_that_name)
+    assert (compared.without_code, compared.wrongly_allowed) == (("5.0", "6.0", "7.0"), ())
+    assert compared.exemption == why
+    assert of_that_name.mistake is None
 
 
 # ---- alternatives
@@ -344,7 +353,7 @@ def test_a_library_for_each_cuda_version_is_an_alternative_as_in_bitsandbytes() 
         ("native", "12.0"),
     )
     metadata = index_of(Draft("b", index={"constrains": ["__cuda_arch >=5.0"]}).index_json())
-    assert replace(found, index=metadata).uncovered_gpus == ("5.0",)
+    assert comparison(replace(found, index=metadata)).wrongly_allowed == ("5.0",)
 
 
 def test_libraries_that_need_different_runtimes_are_alternatives_and_share_what_needs_none() -> (

@@ -9,7 +9,8 @@ import pytest
 from ctk.authors.judge import Judged
 from ctk.authors.order import Variant
 from ctk.authors.run import Made
-from ctk.package.gpu_subject import Known, Subject
+from ctk.package.gpu_known import Known
+from ctk.package.gpu_subject import Subject
 from kit.binaries import elf
 from kit.packages import Draft
 

@@ -312,9 +312,10 @@ def _refuse_faults(built: BuiltChannel, published: Collection[str]) -> None:
         if name in faults:
             continue
         for subject in subjects(built.path / name, gpus):
-            for cause, step in subject.wrong:
-                faults[name] = cause
-                steps.append(f"{name}: {step}")
+            mistake = subject.mistake
+            if mistake:
+                faults[name] = mistake.cause
+                steps.append(f"{name}: {mistake.step}")
     if faults:
         lines = [f"  {name}: {fault}" for name, fault in faults.items()]
         are = "are" if len(faults) > 1 else "is"
