@@ -106,7 +106,9 @@ def test_what_becomes_a_cpu_build_is_said_of_the_package_that_does(
         (),
     )
     assert (picks["12.9", "9.0"].kind, picks["12.9", "9.0"].cpu) == (Kind.CPU, ("engine",))
-    assert any(line.startswith("CPU build of engine on ") for line in found.sentences)
+    assert any(line.startswith("CPU build of engine on ") for line in found.sentences), (
+        found.sentences
+    )
 
 
 def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], every: Matrix) -> None:
@@ -166,7 +168,7 @@ def test_what_a_pin_does_to_each_machine(folders: list[Path], every: Matrix) -> 
     assert found.change(("11.8", None)) is None, "it could not have it before either"
     lost = next(line for line in found.sentences if line.startswith("pinned, lost on "))
     assert "driver 12.0 to 12.9 (cuda-version >=13.4 needs a driver for CUDA 13.0" in lost
-    assert any(line.startswith("pinned, native becomes compat on ") for line in found.sentences)
+    assert "\npinned, native becomes compat on " in "\n".join(["", *found.sentences])
     gained = surveyed(folders, every, "cuda-version=13.4", "cuda-nvrtc", pin="cuda-version >=12")
     assert gained.change(("12.9", "9.0")) is Change.GAINED
     assert not gained.changed(Change.LOST)

@@ -182,7 +182,7 @@ def test_a_channel_on_a_server_is_checked_as_clients_get_it(
     assert any(
         p["package"] == ONE and p["what"].startswith("repodata says size")
         for p in report["problems"]
-    )
+    ), report["problems"]
     assert isinstance(run_ctk("check", url).exception, PublishFailed)
 
 

@@ -179,7 +179,7 @@ def test_what_is_left_out_has_its_version_and_no_other_python(project: Workspace
         r" and Python 3.11",
         published,
     )
-    assert any(re.match(r"- jax ([\d.]+): needs jaxlib >=", line) for line in lines)
+    assert any(re.match(r"- jax ([\d.]+): needs jaxlib >=", line) for line in lines), lines
     assert not any("nothing that is built needs it" in line for line in lines), "it was not named"
     assert "left out, by" not in ctk(project, "build", "cuda-nvrtc", "--dry-run", check=True).stdout
 

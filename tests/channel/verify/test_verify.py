@@ -362,5 +362,5 @@ def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     assert any(
         re.search(r"^stopped: 49 of \d+ scenarios in .* s: 0 wrong so far, 1 not answered$", t)
         for t in shown
-    )
+    ), shown
     assert not any("none wrong" in text for text in shown)
