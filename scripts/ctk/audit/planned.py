@@ -31,7 +31,7 @@ from ctk.package.binaries import ELF_MAGIC, LIBRT, Binary, SearchPath
 from ctk.package.reader import IndexJson, PackageInfo, Promise, ScannedFile
 from ctk.package.scan import PackageScan
 from ctk.plan.plan import Build, Plan
-from ctk.plan.recipes import Rendered, Script
+from ctk.plan.rendered import Rendered, Script
 from ctk.rules import Finding
 
 NEED_BYTES = frozenset(

@@ -25,7 +25,9 @@ from ctk.core.files import read_plain_text
 from ctk.core.similar import nearest
 from ctk.core.versions import version_key
 from ctk.plan.messages import SELECTOR, message_at, shown
-from ctk.plan.recipes import Recipe, read_variants, render_variants
+from ctk.plan.recipes import Recipe
+from ctk.plan.render import render_variants
+from ctk.plan.variants import read_variants
 from ctk.solve.solve import Catalogue, older, parse_spec
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")

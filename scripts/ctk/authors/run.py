@@ -41,7 +41,7 @@ from ctk.package.binaries import oldest_glibc_of
 from ctk.package.reader import IndexJson, read_info
 from ctk.package.records import glibc_floor, spec_name
 from ctk.package.scan import PackageScan, Scanner
-from ctk.plan.recipes import render_variants
+from ctk.plan.render import render_variants
 from ctk.solve.advice import CheckoutCatalogue, checkout_of
 from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason

@@ -24,7 +24,8 @@ from ctk.core.files import HashNotes, file_sha256, read_json
 from ctk.core.inside import wrong_with
 from ctk.lock import derived
 from ctk.plan.plan import Build, Plan
-from ctk.plan.recipes import recipe_commit, variant_values
+from ctk.plan.recipes import recipe_commit
+from ctk.plan.variants import variant_values
 
 REVISION = 10
 """Raise this when the tooling itself changes the content of packages."""

@@ -27,7 +27,9 @@ from ctk.fetch.derive import derive
 from ctk.index.index import Index
 from ctk.package.reader import ScannedFile, members
 from ctk.plan.plan import Build, Plan
-from ctk.plan.recipes import Recipe, recipe_digest, render, variant_config
+from ctk.plan.recipes import Recipe, recipe_digest
+from ctk.plan.render import render
+from ctk.plan.variants import variant_config
 
 _BATCH = 32  # builds; their packages lie on the disk together
 

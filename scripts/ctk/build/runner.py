@@ -32,7 +32,7 @@ from ctk.core.secrets import without_credentials
 from ctk.fetch.fetch import laid_out
 from ctk.lock.redistribution import load
 from ctk.plan.plan import Build
-from ctk.plan.recipes import variant_config, variant_values
+from ctk.plan.variants import variant_config, variant_values
 
 _PASSING_LEVEL = 1  # of rattler-build's packages, which are compressed anew
 # Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and

@@ -39,7 +39,8 @@ from ctk.lock.model import Artefact, FileName, Name, Sha256, Target, VersionText
 from ctk.lock.redistribution import Word
 from ctk.package.reader import members
 from ctk.plan.plan import Build
-from ctk.plan.recipes import recipe_commit, recipe_digest, variant_values
+from ctk.plan.recipes import recipe_commit, recipe_digest
+from ctk.plan.variants import variant_values
 
 FOLDER = "info/sboms"
 _SPACE, _VARIANT, _WORD = "cuda-feedstocks", "variant:", "distribution:"

@@ -17,7 +17,7 @@ from ctk.lint.tree import EXPRESSION, RecipeFile, Tree
 from ctk.lock.model import Component, ReleaseLock
 from ctk.package.records import match_spec
 from ctk.plan.plan import Build
-from ctk.plan.recipes import Rendered
+from ctk.plan.rendered import Rendered
 from ctk.rules import Finding, check
 from ctk.solve.channels import universe_names
 

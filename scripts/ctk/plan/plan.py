@@ -42,16 +42,10 @@ from ctk.lock.derived import Derived
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
 from ctk.plan.commits import committed_at
-from ctk.plan.recipes import (
-    Recipe,
-    Rendered,
-    find_recipes,
-    makers_of,
-    recipe_commit,
-    render,
-    renderer,
-    source_variants,
-)
+from ctk.plan.recipes import Recipe, find_recipes, makers_of, recipe_commit
+from ctk.plan.render import render, renderer
+from ctk.plan.rendered import Rendered
+from ctk.plan.variants import source_variants
 
 if TYPE_CHECKING:  # a plan that succeeds does not need this import
     from ctk.plan.names import OtherName

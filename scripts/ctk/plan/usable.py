@@ -14,7 +14,7 @@ from rattler import PackageRecord
 from ctk.core.console import listing
 from ctk.package.records import matches, package_record
 from ctk.plan.plan import Build, LeftOut, Plan
-from ctk.plan.recipes import Rendered
+from ctk.plan.rendered import Rendered
 
 _GPU = "__cuda_arch"
 

@@ -27,7 +27,8 @@ from ctk.fetch.fetch import laid_out
 from ctk.lock.model import Artefact
 from ctk.package.reader import members
 from ctk.plan.plan import Build, Request, plan, published_set, python_tags
-from ctk.plan.recipes import Recipe, render
+from ctk.plan.recipes import Recipe
+from ctk.plan.render import render
 from kit.binaries import elf, pe
 
 LARGE = bytes(range(256)) * (5 << 10)  # 1.25 MB

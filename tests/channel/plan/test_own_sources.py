@@ -68,7 +68,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
         monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     where = tiny_checkout(tmp_path / "checkout")
-    monkeypatch.setattr("ctk.plan.recipes.workspace", lambda: where)
+    monkeypatch.setattr("ctk.plan.render.workspace", lambda: where)
+    monkeypatch.setattr("ctk.plan.variants.workspace", lambda: where)
     monkeypatch.setattr("ctk.plan.commits.workspace", lambda: where)
     for place, text in {
         ".gitignore": ".cache\n",

@@ -13,7 +13,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.plan.plan import FROM_BUILD, Plan, Request, Set, plan, planned_repodata
-from ctk.plan.recipes import find_recipes, pinned
+from ctk.plan.recipes import find_recipes
+from ctk.plan.rendered import pinned
 from kit.tiny import lock
 
 # Two builds of each output; a half for cross-compiling; every kind of requirement, pin and run

@@ -23,7 +23,7 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Build, Request, plan, published_set, python_tags, small
-from ctk.plan.recipes import render_variants
+from ctk.plan.render import render_variants
 
 FOLDER = Path(__file__).parent / "golden"
 _PLACE = "${{ target_platform }}"

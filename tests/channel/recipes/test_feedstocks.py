@@ -21,7 +21,8 @@ from ctk.feedstock import feedstock
 from ctk.lock.derived import Derived
 from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
-from ctk.plan.recipes import Recipe, find_recipes, render
+from ctk.plan.recipes import Recipe, find_recipes
+from ctk.plan.render import render
 from kit.conda_build import selector
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,7 +12,7 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.plan.plan import Plan
-from ctk.plan.recipes import Rendered
+from ctk.plan.rendered import Rendered
 
 FEEDSTOCK = "cuda-toolkit"
 # Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is

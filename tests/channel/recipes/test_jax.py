@@ -20,7 +20,9 @@ from ctk.core.checkout import Workspace, workspace
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.model import Component, ReleaseLock, release_locks
-from ctk.plan.recipes import Rendered, find_recipes, render
+from ctk.plan.recipes import find_recipes
+from ctk.plan.render import render
+from ctk.plan.rendered import Rendered
 
 # What the extra `with-cuda` names -> the component of a toolkit that it is, and the package that
 # has what JAX opens.

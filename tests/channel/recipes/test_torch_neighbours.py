@@ -21,7 +21,9 @@ from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.components import EXTENDED, WITHOUT_TOOLKIT
 from ctk.lock.model import Component, ReleaseLock, release_locks
-from ctk.plan.recipes import Rendered, find_recipes, render
+from ctk.plan.recipes import find_recipes
+from ctk.plan.render import render
+from ctk.plan.rendered import Rendered
 
 PYTHON = "cp311"
 

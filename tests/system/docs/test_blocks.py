@@ -23,7 +23,8 @@ from ctk.core.platforms import this_platform
 from ctk.env.activation import RUNNER
 from ctk.env.environment import create
 from ctk.lock.components import load_exclusions
-from ctk.plan.recipes import Recipe, render
+from ctk.plan.recipes import Recipe
+from ctk.plan.render import render
 from ctk.site.settings import settings
 from ctk.solve.solve import Scenario, solve
 from kit.doc_clients import Solve

@@ -23,7 +23,7 @@ from ctk.core.errors import BadValue, NotPublished
 from ctk.fetch.fetch import laid_out
 from ctk.lock.model import release_locks
 from ctk.package.reader import read_info
-from ctk.plan.recipes import platform_config
+from ctk.plan.variants import platform_config
 from kit.fake_index import FakeIndex, configure_pip, serve
 
 PROGRAM = """

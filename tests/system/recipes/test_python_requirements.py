@@ -21,7 +21,8 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.model import Artefact, ReleaseLock, release_locks
-from ctk.plan.recipes import find_recipes, render
+from ctk.plan.recipes import find_recipes
+from ctk.plan.render import render
 
 # Distribution -> the conda packages that hold what it holds. None: not made, for the reason given.
 CONDA_NAMES: Mapping[str, tuple[str, ...] | None] = {

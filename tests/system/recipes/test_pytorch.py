@@ -18,7 +18,9 @@ from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.model import Component, ReleaseLock, release_locks
-from ctk.plan.recipes import Rendered, find_recipes, render
+from ctk.plan.recipes import find_recipes
+from ctk.plan.render import render
+from ctk.plan.rendered import Rendered
 
 HERE, PYTHON = "linux-64", "cp313"
 # What a wheel asks for, without what says the CUDA major, and extras of cuda-toolkit -> the package

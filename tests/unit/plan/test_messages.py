@@ -11,7 +11,9 @@ import pytest
 
 from conftest import ROOT
 from ctk.core.errors import RecipeError
-from ctk.plan.recipes import Recipe, render_variants, rendered_outputs
+from ctk.plan.recipes import Recipe
+from ctk.plan.render import render_variants
+from ctk.plan.rendered import rendered_outputs
 
 GOOD = """package:
   name: one
