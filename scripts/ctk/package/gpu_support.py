@@ -38,12 +38,6 @@ processors only.
 """
 
 _FUTURE = "99.0"  # a GPU of an unknown major
-# Libraries of matrix products have many more kernels for some GPUs than for others, and support
-# all: cuBLASLt 12.9 has 64 objects for Maxwell and 1436 for Hopper. Other libraries have remains:
-# cuTENSOR 2.8 one object of PTX for 5.0, cuSOLVER 11.7 25 of PTX that run on 11.0, and 172 of
-# machine code for other GPUs.
-_ENOUGH_MACHINE_CODE = 1 / 8  # of the median of the GPUs in this file
-_ENOUGH_PTX = 1 / 2  # of the smallest number that a GPU with enough machine code has
 
 
 def present(gpus: Sequence[str], subdir: str) -> tuple[str, ...]:
@@ -74,38 +68,66 @@ def runs_on(code: GpuCode, gpu: str) -> bool:
     return here >= lowest and (same_major or (code.kind == "ptx" and code.target == number))
 
 
+@dataclass(frozen=True)
+class _Enough:
+    """How many objects are enough for a GPU, in one file; fewer are remains.
+
+    Libraries of matrix products have many more kernels for some GPUs than for others, and support
+    all: cuBLASLt 12.9 has 64 objects for Maxwell and 1436 for Hopper. Other libraries have remains:
+    cuTENSOR 2.8 one object of PTX for 5.0, cuSOLVER 11.7 25 of PTX that run on 11.0, and 172 of
+    machine code for other GPUs.
+
+    Attributes:
+        machine_code: An eighth of the median of the GPUs that have some, and not 0.
+        with_ptx: For machine code and PTX together: half of the smallest number of machine code
+            that is enough, or of PTX if no GPU has machine code.
+    """
+
+    machine_code: float
+    with_ptx: float
+
+    @classmethod
+    def of(cls, machine_code: Iterable[int], ptx: Iterable[int]) -> _Enough:
+        """For numbers of objects, one for each GPU."""
+        some_code = [number for number in machine_code if number]
+        some_ptx = [number for number in ptx if number]
+        if not some_code:
+            return cls(1, min(some_ptx, default=1) / 2)
+        eighth = median(some_code) / 8
+        return cls(max(eighth, 1), min(number for number in some_code if number >= eighth) / 2)
+
+
 def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
     """GPU -> how the code of a file runs on it; {} for a file without code.
 
     PTX outside fat binaries does not count: the program may generate code from it, or compare code
     with it.
     """
-    whole = [
-        code for code in file.code if code.kind == "cubin" or (code.kind == "ptx" and code.size)
-    ]
-    if not whole:
+    cubins = [code for code in file.code if code.kind == "cubin"]
+    ptx = [code for code in file.code if code.kind == "ptx" and code.size]
+    if not cubins and not ptx:
         return {}
-    machine, ptx = (
-        {
-            gpu: sum(code.count for code in whole if code.kind == kind and runs_on(code, gpu))
-            for gpu in gpus
-        }
-        for kind in ("cubin", "ptx")
-    )
-    usual = median([n for n in machine.values() if n] or [0])
-    enough = [n for n in machine.values() if n and n >= usual * _ENOUGH_MACHINE_CODE]
-    least = min(enough or [n for n in ptx.values() if n] or [1])
+    counted_cubins = {gpu: _objects(cubins, gpu) for gpu in gpus}
+    counted_ptx = {gpu: _objects(ptx, gpu) for gpu in gpus}
+    enough = _Enough.of(counted_cubins.values(), counted_ptx.values())
     found = {}
     for gpu in gpus:
-        both = machine[gpu] + ptx[gpu]
-        if machine[gpu] in enough:
+        both = counted_cubins[gpu] + counted_ptx[gpu]
+        if counted_cubins[gpu] >= enough.machine_code:
             found[gpu] = Runs("native")
-        elif ptx[gpu] and both >= least * _ENOUGH_PTX:
-            isas = [code.isa for code in whole if code.kind == "ptx" and runs_on(code, gpu)]
+        elif counted_ptx[gpu] and both >= enough.with_ptx:
+            isas = [code.isa for code in ptx if runs_on(code, gpu)]
             found[gpu] = Runs("jit", max(isas, key=version_key))
+        elif both:
+            found[gpu] = Runs("part")
         else:
-            found[gpu] = Runs("part" if both else "none")
+            found[gpu] = Runs("none")
     return found
+
+
+def _objects(codes: Iterable[GpuCode], gpu: str) -> int:
+    """How many objects of some code run on a GPU."""
+    return sum(code.count for code in codes if runs_on(code, gpu))
 
 
 def worst(files: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
