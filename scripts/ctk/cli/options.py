@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
@@ -14,19 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
+from ctk.cli.specs import only_specs
 from ctk.core.address import refuse_secrets
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.checkout import base_channel as base_channel
-from ctk.core.console import listing, mode
+from ctk.core.console import mode
 from ctk.core.errors import BadValue
 
 if TYPE_CHECKING:
     from ctk.core.own_channels import OwnChannels
-    from ctk.env.prefix import Installed
 
-_FILE = re.compile(r"(?<!recipe)\.(?:ya?ml|toml|txt|lock)$")
-_MAY_BE_PACKAGE = re.compile(r"[^/]*\.yaml")
-"""As ruamel.yaml is."""
 VERBATIM = "-- COMMAND [ARG]..."
 """The metavar of an argument that is the command line of another program."""
 
@@ -65,104 +61,6 @@ def refuse_versions(names: Sequence[str], several: str) -> None:
                 f" NAME={name}"
             )
             raise BadValue(f"{name} is a version, but this needs the name of a package", step)
-
-
-def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
-    """Refuses a path in the place of a spec, before an option that lacks is said."""
-    files = [spec for spec in specs if is_file(spec)]
-    if context.info_name == "solve" and len(files) == len(specs):
-        return specs
-    if files:
-        raise _file_beside_specs(context, files[0])
-    paths = [spec for spec in specs if _is_path(spec)]
-    # A name with a space is not a spec either. Without one, the spec `cuda-core` may have a folder
-    # of that name here.
-    paths += [spec for spec in specs if " " in spec and Path(spec, "conda-meta").is_dir()]
-    if not paths:
-        return specs
-    from ctk.env.prefix import Installed, Note  # late: slow to import, and only for an error
-
-    path, others = paths[0], [spec for spec in specs if spec not in paths]
-    command, name = context.command_path.split(), context.info_name
-    is_there = Path(path, "conda-meta").is_dir()
-    more: list[str] = []
-    if name == "pack":
-        more = ["-o", f"{Path(path).resolve().name}.run"]
-    elif name == "create":
-        more = ["--prefix", path]
-    is_recipe = path.endswith("recipe.yaml") or Path(path, "recipe.yaml").is_file()
-    if not is_there and (is_recipe or not more):
-        raise BadValue(
-            f"{path} is a path, but this needs a spec",
-            f"for a recipe: ctk build-recipe {shlex.quote(path)}",
-        )
-    note = Note.read(Path(path))
-    has = Installed.read(Path(path)) if is_there else None
-    if note and note.asked:
-        asked = [*note.asked]
-    else:
-        asked = others or (has.requested if has else []) or ["cuda-core"]
-    if name == "add":
-        words = command + _folder_first(context, path, others)
-    else:
-        words = command + asked + more
-    verb = "is" if is_there else "is not"
-    cause = f"{path} {verb} an environment, but this needs a spec"
-    step = f"name the packages that it should have, as in `{shlex.join(words)}`"
-    if name == "pack" and has:
-        lost, more_steps = _lost_in_pack(has, path)
-        cause, step = cause + lost, step + more_steps
-    raise BadValue(cause, step)
-
-
-def is_file(word: str) -> bool:
-    """Whether a word names a file that asks for packages, and is not a spec."""
-    if not _FILE.search(word) or "::" in word:
-        return False
-    return not _MAY_BE_PACKAGE.fullmatch(word) or Path(word).is_file()
-
-
-def _file_beside_specs(context: typer.Context, file: str) -> BadValue:
-    """The error for a file where specs are wanted."""
-    command = {"create": "ctk env create --file {} --prefix ./my-env"}
-    how = command.get(context.info_name or "", "ctk solve {}").format(shlex.quote(file))
-    if context.info_name == "solve":
-        cause = f"{file} is a file, which cannot be combined with specs"
-        return BadValue(cause, f"write the specs into it, or ask for it alone: `{how}`")
-    return BadValue(f"{file} is a file, but this needs a spec", f"type `{how}`")
-
-
-def _is_path(spec: str) -> bool:
-    """Whether a word is a path, and no spec: a spec has a slash in its channel only."""
-    return "::" not in spec and bool(re.match(r"[./~]|[^\[]*/|recipe\.yaml$", spec))
-
-
-def _folder_first(context: typer.Context, path: str, specs: list[str]) -> list[str]:
-    """The folder and the specs of a command that takes the folder first.
-
-    A spec may stand in the folder's place.
-    """
-    first = str(context.params.get("prefix", path))
-    if Path(first, "conda-meta").is_dir():
-        return [first, *(specs or ["numba-cuda"])]
-    return [path, first, *specs]
-
-
-def _lost_in_pack(has: Installed, path: str) -> tuple[str, str]:
-    """What pip installed in an environment, which is in no pack.
-
-    And how to carry it, if its pip can fetch it.
-    """
-    infos = [info for info in has.of_pip if not (info / "direct_url.json").exists()]
-    wheels = [info.name.removesuffix(".dist-info").replace("-", "==", 1) for info in infos]
-    others = [info.name.partition("-")[0] for info in has.of_pip if info not in infos]
-    if not wheels and not others:
-        return "", ""
-    lost = f"; a pack does not contain what pip installed: {listing([*wheels, *others], most=4)}"
-    if not wheels or not any(record["name"] == "pip" for record in has.records.values()):
-        return lost, "; then copy its wheels with the pack, from where you got them"
-    pip = f"ctk env run {shlex.quote(path)} -- python -m pip download --no-deps -d wheels"
-    return lost, f"; then copy the wheels with the pack: `{pip} {shlex.join(wheels)}`"
 
 
 Releases = Annotated[
@@ -226,7 +124,7 @@ Specs = Annotated[
     typer.Argument(
         metavar="SPEC...",
         help="What conda would be given, such as cuda-version=12.6 numba-cuda.",
-        callback=_no_paths,
+        callback=only_specs,
     ),
 ]
 SpecsBesideFile = Annotated[
@@ -234,7 +132,7 @@ SpecsBesideFile = Annotated[
     typer.Argument(
         metavar="SPEC...",
         help="What conda would be given, such as cuda-version=12.6 numba-cuda.",
-        callback=lambda context, specs: _no_paths(context, specs or []),
+        callback=lambda context, specs: only_specs(context, specs or []),
     ),
 ]
 File = Annotated[

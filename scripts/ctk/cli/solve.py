@@ -18,11 +18,11 @@ from ctk.cli.options import (
     OtherChannels,
     Python,
     Specs,
-    is_file,
     not_both,
     with_json,
     with_options,
 )
+from ctk.cli.specs import is_file
 from ctk.core.errors import BadValue
 
 if TYPE_CHECKING:  # what it imports is slow to import
