@@ -577,9 +577,38 @@ def _failed(error: CtkError) -> int:
     return error.exit_code
 
 
+_WORDS_OF_PYDANTIC = {
+    r"Value error, ": "",
+    r"Input should be a valid integer.*": "it is not a whole number",
+    r"Input should be a valid number.*": "it is not a number",
+    r"Input should be greater than or equal to (\S+)": r"it is less than \1",
+    r"Input should be less than or equal to (\S+)": r"it is more than \1",
+}
+"""What the library that reads values says of a wrong one -> what we say."""
+
+
+def _in_our_words(text: str) -> str:
+    """Typer's text of an error."""
+    for pattern, words in _WORDS_OF_PYDANTIC.items():
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def _instead_of_words_of_lint(text: str) -> str:
+    """The step after words that `ctk lint` does not take: names of checks, or of recipes."""
+    checks = re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", text)
+    if checks:
+        options = " ".join(f"--check {name}" for name in checks)
+        return f"name a check as in `ctk lint {options}`; ctk lint --list shows all"
+    return (
+        "`ctk lint` reads all recipes, and its lines name the file; for one of your own: ctk"
+        " build-recipe FOLDER"
+    )
+
+
 def usage_error(error: typer.TyperException) -> CtkError:
     """Typer's error about a command line, as a BadValue."""
-    context, text = getattr(error, "ctx", None), error.format_message().replace("Value error, ", "")
+    context, text = getattr(error, "ctx", None), _in_our_words(error.format_message())
     program = context.command_path if context else "ctk"
     text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
     command, missing = getattr(context, "command", None), getattr(error, "param", None)
@@ -588,10 +617,7 @@ def usage_error(error: typer.TyperException) -> CtkError:
     if not isinstance(command, Command):
         return BadValue(text, step)
     if program == "ctk lint" and "extra argument" in text:
-        step = (
-            "`ctk lint` reads all recipes, and its lines name the file; for one of your own: ctk"
-            " build-recipe FOLDER"
-        )
+        step = _instead_of_words_of_lint(text)
     takes_command_line = any(param.metavar == VERBATIM for param in command.params)
     if missing and text.startswith("missing "):
         text = re.sub("^missing argument '.*'", "an argument is missing", text)

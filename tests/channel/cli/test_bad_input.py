@@ -6,10 +6,12 @@ import json
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, get_origin
 
 import pytest
-from command_list import ALL, Typed, line
+from command_list import ALL, Typed, command, line
 
 from ctk.core.errors import (
     BadValue,
@@ -264,6 +266,12 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "got unexpected extra argument(s) (recipes/cuda-crt)",
             "`ctk lint` reads all recipes",
         ),
+        (
+            "lint DevHasRunExports PinsSpanTheMajor",
+            "got unexpected extra argument(s) (DevHasRunExports PinsSpanTheMajor)",
+            "name a check as in `ctk lint --check DevHasRunExports --check PinsSpanTheMajor`",
+        ),
+        ("publish --keep 1", "invalid value for '--keep': it is less than 2", "see ctk publish"),
         ("list", "there is no `ctk list`", "`ctk solve cuda-core` shows a package"),
         ("search cuda-core", "there is no `ctk search`", "`ctk solve cuda-core` shows a package"),
         (
@@ -287,6 +295,30 @@ def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
     done = typed(*shlex.split(words))
     assert done.returncode == BadValue.exit_code
     assert f"error: {said}" in done.stderr and f"next: {step}" in done.stderr
+
+
+def numbers_and_choices() -> Iterator[tuple[str, str, str]]:
+    """Command, option, and what is said of ``x``, for each option that takes one of these."""
+    for name in ALL:
+        for param in command(name).params:
+            kind = param.type_descriptor.annotation
+            option = max(param.opts, key=len)
+            if kind is int:
+                yield name, option, "it is not a whole number"
+            elif get_origin(kind) is Literal:
+                yield name, option, "'x' is not one of "
+
+
+@pytest.mark.parametrize(("name", "option", "said"), [*numbers_and_choices()])
+def test_a_wrong_number_or_choice_is_said_in_our_words(
+    typed: Typed, name: str, option: str, said: str
+) -> None:
+    """The library that reads a number said: unable to parse string as an integer."""
+    done = typed(*name.split(), option, "x")
+    assert done.returncode == BadValue.exit_code
+    cause, _ = done.stderr.splitlines()
+    assert re.match(rf"error: invalid value for '{option}'.*: {said}", cause)
+    assert "Input should" not in cause
 
 
 @pytest.mark.parametrize(
