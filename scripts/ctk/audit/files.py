@@ -68,9 +68,10 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
 
 @check(PackageScan, fix=f"{NEXT_STEP}, and build it again")
 def LicenceTextsAreRead(package: PackageScan) -> Iterator[Finding]:
-    """Somebody has read the licence texts of the package's wheels.
+    """The table of licences has the licence texts of the package's wheels.
 
-    Until then its files count as not named for distribution, and `ctk publish` asks.
+    Somebody has to read a new text, and to write what it says into the table. Until then the
+    package's files count as not named for distribution, and `ctk publish` asks.
     """
     for name, text in package.info.sboms.items():
         if UNREAD.encode() not in text:

@@ -105,14 +105,14 @@ def StaticHasNoRunExports(tree: Tree) -> Iterator[Finding]:
 
 
 @check(Tree, fix="write build: {noarch: generic}")
-def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
+def PlatformNamesAreNoarch(tree: Tree) -> Iterator[Finding]:
     """A -dev or -static package with a platform in its name is noarch: generic.
 
     So compilers on other platforms can use it.
     """
     for build, recipe, output in _outputs(tree):
-        is_half = re.search(rf"-(dev|static)_{build.subdir}(-files)?$", output.name)
-        if is_half and output.noarch != "generic":
+        has_platform = re.search(rf"-(dev|static)_{build.subdir}(-files)?$", output.name)
+        if has_platform and output.noarch != "generic":
             yield recipe.at(recipe.output_line(output.name), f"{output.name} is not noarch")
 
 
@@ -237,8 +237,8 @@ def _lines_of_pin(recipe: RecipeFile, spec: str, bound: str) -> list[int]:
     Tree,
     fix="write cuda-version ${{ cuda_range }} ${{ cuda_fit }}_* in run, or the reason in a comment",
 )
-def TieHasAFit(tree: Tree) -> Iterator[Finding]:
-    """What depends on cuda-version has a native and a compat build.
+def BuildsAreNativeAndCompat(tree: Tree) -> Iterator[Finding]:
+    """A package that depends on cuda-version has a native and a compat build.
 
     So clients pick one for the driver. A package that ends in -files serves both.
     """

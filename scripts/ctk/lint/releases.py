@@ -48,7 +48,10 @@ def LocksAreMeasured(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix=NEXT_STEP)
 def LicenceTextsAreRead(tree: Tree) -> Iterator[Finding]:
-    """Somebody has read each licence text that a lock names: whether it lets files be published."""
+    """The table of licences says of each licence text in a lock whether files may be published.
+
+    Somebody has to read a new text, and to write what it says into the table.
+    """
     measured = [lock for lock in tree.locks.values() if lock.is_measured]
     for text in unread(load(), measured):
         yield tree.at_lock(tree.locks[text.release], str(text))

@@ -58,6 +58,7 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     shown = ctk(checkout, "lint", "--list").stdout
     assert re.findall(r"^(\w+) \[", shown, re.M) == [check.name for check in CHECKS]
     assert "A -static package has no run exports" in shown
+    assert [line for line in shown.splitlines() if line != line.rstrip()] == []
     assert "fix: remove run_exports" in shown
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
-
-from rich.padding import Padding
-from rich.text import Text
 
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
@@ -21,6 +19,9 @@ from ctk.rules import Check
 if TYPE_CHECKING:
     from ctk.audit import AuditReport
 
+_NARROWEST = 20
+"""Columns for a text where a terminal has fewer."""
+
 
 def list_checks() -> None:
     """Prints the checks.
@@ -29,9 +30,18 @@ def list_checks() -> None:
     """
     report = Reporter()
     report.result(checks=[_as_json(known) for known in CHECKS])
+    wrapper = textwrap.TextWrapper(
+        width=max(report.console.width, _NARROWEST),
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     for known in CHECKS:
         report.line(f"{known.name} [{known.severity}]", "bold")
-        report.console.print(Padding(Text(f"{known.help}\nfix: {known.fix}"), (0, 0, 0, 2)))
+        for text in (known.help, f"fix: {known.fix}"):
+            for line in wrapper.wrap(text):
+                report.line(line)
 
 
 def _as_json(check: Check[Any]) -> dict[str, str]:
