@@ -598,8 +598,10 @@ def _instead_of_words_of_lint(text: str) -> str:
     """The step after words that `ctk lint` does not take: names of checks, or of recipes."""
     checks = re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", text)
     if checks:
-        options = " ".join(f"--check {name}" for name in checks)
-        return f"name a check as in `ctk lint {options}`; ctk lint --list shows all"
+        words = ["ctk", "lint"]
+        for name in checks:
+            words += ["--check", name]
+        return f"name a check as in `{shlex.join(words)}`; ctk lint --list shows all"
     return (
         "`ctk lint` reads all recipes, and its lines name the file; for one of your own: ctk"
         " build-recipe FOLDER"
