@@ -56,13 +56,15 @@ _SECTION = "packages.conda"
 class ChannelReport(Report):
     """The outcome of a check of a channel.
 
-    `attestations` counts the verified attestations by signer.
+    `attestations` counts the verified attestations by signer, and `unverified` the packages whose
+    attestations only a key could verify, where none was named.
     """
 
     size: int = 0
     sboms: int = 0
     without_sbom: tuple[str, ...] = ()
     attestations: Mapping[str, int] = field(default_factory=dict)
+    unverified: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -72,6 +74,7 @@ class ChannelReport(Report):
             "sboms": self.sboms,
             "without_sbom": list(self.without_sbom),
             "attestations": dict(self.attestations),
+            "unverified": self.unverified,
             "seconds": self.seconds,
         }
 
@@ -121,7 +124,8 @@ def check_channel(
         finding.message for found in results for finding in found if finding.severity == "ok"
     )
     problems = [finding for found in results for finding in found if finding.severity == "error"]
-    bare = [finding.where for found in results for finding in found if finding.severity == "hint"]
+    hints = [finding for found in results for finding in found if finding.severity == "hint"]
+    bare = [finding.where for finding in hints if finding.check != "attestation"]
     problems += [finding for rule in of_index for finding in rule(index)]
     return ChannelReport.of(
         problems,
@@ -134,6 +138,7 @@ def check_channel(
         ),
         without_sbom=tuple(sorted(bare)),
         attestations=dict(verified),
+        unverified=len(hints) - len(bare),
     )
 
 
@@ -267,7 +272,7 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
     try:
         history = index.folder.history()
         state = history.shown
-        wanted = index.folder.state_index(state).undated() if state else {}
+        wanted = _stated(index.folder.state_index(state)) if state else {}
         if not index.is_copy:  # what the next run reads
             for other in history.states:
                 index.folder.state_index(other)
@@ -275,7 +280,7 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
     except ChannelBroken as error:
         yield Finding(file, f"{error.cause}; {error.step}")
         return
-    seen = ChannelIndex(index.records).undated()
+    seen = _stated(ChannelIndex(index.records))
     differing = {
         name.partition("/")[0]
         for name in seen.keys() | wanted.keys()
@@ -288,6 +293,14 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
             " killed"
         )
         yield Finding(f"{subdir}/{REPODATA}", f"{message}; publish again")
+
+
+def _stated(index: ChannelIndex) -> dict[str, dict[str, Any]]:
+    """The records without what may come after a state: a time, and more attestations."""
+    return {
+        name: {key: value for key, value in record.items() if key != FIELD}
+        for name, record in index.undated().items()
+    }
 
 
 @check(IndexFiles, "sbom")

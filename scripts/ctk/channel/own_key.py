@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,22 +60,33 @@ class OwnKey:
         }
         return json.dumps(bundle)
 
+    def has_made(self, attestation: Any, file: str, sha256: str) -> bool:
+        """Whether an attestation of a package is by this key, and for the same channel."""
+        key = self.signer.public_key
+        return not _problem(key, attestation, file, sha256, self.channel.rstrip("/"))
+
     @cached_property
     def signer(self) -> CryptoSigner:
         """Raises BadValue if the file is not a private key, or the password is not its."""
         _refuse_missing()
+        content = _pem(self.file)
+        if b"PUBLIC KEY-----" in content:
+            step = "name the private key that belongs to it"
+            raise BadValue(f"{self.file} is a public key, which cannot sign", step)
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
         from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
 
         password = os.environ.get(PASSWORD)
         try:
-            key = load_pem_private_key(
-                read_plain(self.file), password.encode() if password else None
-            )
+            key = load_pem_private_key(content, password.encode() if password else None)
             return CryptoSigner(key)  # it refuses other kinds itself
-        except (ValueError, TypeError, OSError) as error:
+        except TypeError:  # a password without need, or none
+            why = "it has no password" if password else "it has a password"
+            step = f"unset {PASSWORD}" if password else f"set {PASSWORD} to it"
+            raise BadValue(f"{self.file} cannot sign: {why}", step) from None
+        except ValueError:
             raise BadValue(
-                f"{self.file} cannot sign: {type(error).__name__}",
+                f"{self.file} cannot sign: it is no private key that can be read",
                 f"name a private key in PEM of Ed25519, ECDSA or RSA; {PASSWORD} has its password",
             ) from None
 
@@ -104,7 +116,8 @@ class KeyVerifier:
             content = read_plain(file)
             if hashlib.sha256(content).hexdigest() != digest:
                 raise ValueError("it is not the one that repodata names")
-            problems = [self._problem(package, bundle) for bundle in json.loads(content)]
+            named = (package.path.name, package.record.get("sha256"), self._channel)
+            problems = [_problem(self._key, one, *named) for one in json.loads(content)]
         except (OSError, ValueError, RecursionError, TypeError) as error:
             yield Finding(package.name, f"{file.name} cannot be read: {error}")
             return
@@ -112,33 +125,36 @@ class KeyVerifier:
             target = self._channel or "its channel"
             yield Finding(package.name, f"key {self._key.keyid}, for {target}", severity="ok")
         else:
-            why = "; ".join(problems) or "it has no attestation"
+            why = "; ".join(dict.fromkeys(problems)) or "it has no attestation"
             yield Finding(package.name, f"none of its attestations is by the key: {why}")
 
-    def _problem(self, package: ChannelPackage, bundle: Any) -> str:
-        """What is wrong with an attestation; "" if nothing is."""
-        from securesystemslib.dsse import Envelope
-        from securesystemslib.exceptions import FormatError, VerificationError
 
-        try:
-            envelope = Envelope.from_dict(bundle["dsseEnvelope"])
-            envelope.verify([self._key], 1)
-            statement = json.loads(envelope.payload)
-            (subject,) = statement["subject"]
-            stated = (subject["name"], subject["digest"]["sha256"])
-            target = statement["predicate"].get("targetChannel")
-            kinds = (envelope.payload_type, statement["_type"], statement["predicateType"])
-        except VerificationError:
-            return "another key signed it"
-        except (KeyError, ValueError, TypeError, AttributeError, FormatError) as error:
-            return f"it is not an attestation: {type(error).__name__}"
-        if kinds != (_PAYLOAD, _STATEMENT, PREDICATE):
-            return "it states something else"
-        if stated != (package.path.name, package.record.get("sha256")):
-            return "it belongs to another package"
-        if self._channel and target != self._channel:
-            return f"it is for {target}"
-        return ""
+def _problem(
+    key: SSlibKey, attestation: Any, file: str, sha256: object, channel: str | None
+) -> str:
+    """Why an attestation is not one of a package by a key, for a channel; "" if it is."""
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import FormatError, VerificationError
+
+    try:
+        envelope = Envelope.from_dict(attestation["dsseEnvelope"])
+        envelope.verify([key], 1)
+        statement = json.loads(envelope.payload)
+        (subject,) = statement["subject"]
+        stated = (subject["name"], subject["digest"]["sha256"])
+        target = statement["predicate"].get("targetChannel")
+        kinds = (envelope.payload_type, statement["_type"], statement["predicateType"])
+    except VerificationError:
+        return "another key signed it"
+    except (KeyError, ValueError, TypeError, AttributeError, FormatError) as error:
+        return f"it is not an attestation: {type(error).__name__}"
+    if kinds != (_PAYLOAD, _STATEMENT, PREDICATE):
+        return "it states something else"
+    if stated != (file, sha256):
+        return "it belongs to another package"
+    if channel and target != channel:
+        return f"it is for {target}"
+    return ""
 
 
 def is_by_keys(content: bytes) -> bool:
@@ -162,11 +178,26 @@ def _public_key(file: Path) -> SSlibKey:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
+    content = _pem(file)
+    if b"PRIVATE KEY-----" in content:
+        step = f"openssl pkey -in {shlex.quote(str(file))} -pubout"
+        raise BadValue(f"{file} is a private key, and readers verify with its public key", step)
     try:
-        return SSlibKey.from_crypto(load_pem_public_key(read_plain(file)))
-    except (ValueError, TypeError, OSError) as error:
+        return SSlibKey.from_crypto(load_pem_public_key(content))
+    except (ValueError, TypeError):
         step = "name a public key in PEM of Ed25519, ECDSA or RSA"
-        raise BadValue(f"{file} is not a public key: {type(error).__name__}", step) from None
+        raise BadValue(f"{file} is not a public key", step) from None
+
+
+def _pem(file: Path) -> bytes:
+    """The content of a file with a key."""
+    try:
+        return read_plain(file)
+    except FileNotFoundError:
+        raise BadValue(f"there is no file {file}", "name the file of the key") from None
+    except OSError as error:
+        cause = f"{file} cannot be read: {error.strerror}"
+        raise BadValue(cause, "name the file of the key") from None
 
 
 def _refuse_missing() -> None:

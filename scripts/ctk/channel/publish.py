@@ -34,7 +34,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
@@ -91,8 +91,15 @@ _SUBDIRS = (*PLATFORMS, NOARCH)
 # A channel is not published that long after its build, so the clock is fast.
 _STALE = timedelta(days=365)
 
-Attester = Callable[[str, str], str]
-"""Signs a package, given its file name and sha256; returns a Sigstore bundle as JSON."""
+
+class Attester(Protocol):
+    """Signs packages."""
+
+    def __call__(self, file: str, sha256: str) -> str:
+        """The attestation of a package, given its file name and sha256: a bundle as JSON."""
+
+    def has_made(self, attestation: Any, file: str, sha256: str) -> bool:
+        """Whether an attestation of a package is by this signer, and for the same channel."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +121,29 @@ class Published:
     left: tuple[str, ...]  # no longer in the index
     deleted: tuple[str, ...]  # unused for longer than `Keep.unused`
     left_out: tuple[str, ...]  # not published: their names have other content
+    signed: tuple[str, ...] = ()  # got an attestation that they did not have
     repaired: tuple[
         str, ...
     ] = ()  # damaged in the folder, and written again: packages, and repodata.json of a subdir
     lost: tuple[str, ...] = ()  # in the index, neither in the folder nor in what was published now
     forgotten: tuple[int, ...] = ()  # the numbers of older states that had lost index files
+
+
+@dataclass(frozen=True)
+class Change:
+    """How many packages differ between two states."""
+
+    added: int
+    left: int
+    signed: int  # are in both, and have other attestations
+
+
+def change_of(before: ChannelIndex, after: ChannelIndex) -> Change:
+    """What differs between the indexes of two states."""
+    old, new = before.records, after.records
+    both = old.keys() & new.keys()
+    signed = [name for name in both if old[name].get(FIELD) != new[name].get(FIELD)]
+    return Change(len(new.keys() - old.keys()), len(old.keys() - new.keys()), len(signed))
 
 
 @dataclass(frozen=True)
@@ -180,18 +205,16 @@ class Folder:
                 found[state.number] = self.state_index(state)
         return found
 
-    def changes(self, history: History) -> Mapping[State, tuple[int, int] | tuple[None, None]]:
-        """For each state with its index files, how many packages came and went.
+    def changes(self, history: History) -> Mapping[State, Change | None]:
+        """For each state with its index files, what differs from the state before.
 
-        Counted from the state before; None where that is not kept, or has lost index files.
+        None where that is not kept, or has lost index files.
         """
-        names = {number: index.records.keys() for number, index in self.whole(history).items()}
-        found: dict[State, tuple[int, int] | tuple[None, None]] = {}
-        for state in (state for state in history.states if state.number in names):
-            ours, before = names[state.number], names.get(state.before)
-            found[state] = (
-                (None, None) if before is None else (len(ours - before), len(before - ours))
-            )
+        whole = self.whole(history)
+        found: dict[State, Change | None] = {}
+        for state in (state for state in history.states if state.number in whole):
+            before = whole.get(state.before)
+            found[state] = None if before is None else change_of(before, whole[state.number])
         return found
 
     def names(self) -> dict[str, str]:
@@ -326,12 +349,14 @@ class Folder:
         seen = {*before.names(), *repaired}
         added = [name for name in coming if name not in seen]
         times = possible({**dict.fromkeys(sha256, now), **times}, before | fresh, now)
-        wanted = (before | fresh).dated(times)
+        wanted = self._with_kept_attestations((before | fresh).dated(times))
         if exact:
             wanted = wanted.without(wanted.names().keys() - ours.names().keys())
+        unsigned = wanted
         wanted = self._with_sidecars(wanted, fresh, channel)
         if attester:
             wanted = self._attested(wanted, coming, attester)
+        signed = [name for name in coming if _digest(wanted, name) != _digest(unsigned, name)]
         self._note(NAMES, {**names, **sha256})
         history, deleted = self._shown(before, wanted, history, forgotten, times)
         return Published(
@@ -341,6 +366,7 @@ class Folder:
             left=tuple(sorted(before.names().keys() - wanted.names().keys())),
             deleted=deleted,
             left_out=tuple(taken),
+            signed=tuple(signed),
             repaired=tuple(repaired),
             lost=tuple(name for name in wanted.records if not self._exists(name)),
             forgotten=tuple(sorted(forgotten)),
@@ -498,7 +524,20 @@ class Folder:
             )
 
     def _dated(self, state: State) -> ChannelIndex:
-        return self.state_index(state).dated(self.times())
+        """The index of a state, with what stays through rollbacks: times and attestations."""
+        return self._with_kept_attestations(self.state_index(state).dated(self.times()))
+
+    def _with_kept_attestations(self, index: ChannelIndex) -> ChannelIndex:
+        """The index with the newest attestations that a kept state has: they only become more."""
+        newest: dict[str, str] = {}
+        for state in self.whole(self.history()).values():
+            for name, record in state.records.items():
+                if FIELD in record:
+                    newest[name] = record[FIELD]
+        records = dict(index.records)
+        for name in records.keys() & newest.keys():
+            records[name] = {**records[name], FIELD: newest[name]}
+        return replace(index, records=records)
 
     def _adopted(self, history: History) -> History:
         """The history.
@@ -518,41 +557,58 @@ class Folder:
     def _with_sidecars(
         self, wanted: ChannelIndex, fresh: ChannelIndex, channel: Path
     ) -> ChannelIndex:
-        """The index with the attestations that the published channel has; existing ones stay."""
+        """The index with the attestations of the published channel beside those of the folder."""
         records = dict(wanted.records)
         for name, record in fresh.records.items():
             digest = record.get(FIELD)
-            if digest is None or records[name].get(FIELD, digest) != digest:
-                continue
-            content = read_plain(channel / f"{name}{SIDECAR}.{digest}")
-            self._write(self.path / f"{name}{SIDECAR}.{digest}", content)
-            self._write(self.path / f"{name}{SIDECAR}", content)
-            records[name] = {**records[name], FIELD: digest}
+            if digest is not None:
+                theirs = read_plain(channel / f"{name}{SIDECAR}.{digest}")
+                content = joined(self._sidecar(name, records[name]), theirs)
+                records[name] = {**records[name], FIELD: self._put_sidecar(name, content)}
         return replace(wanted, records=records)
 
     def _attested(
         self, index: ChannelIndex, names: Sequence[str], attester: Attester
     ) -> ChannelIndex:
-        """The index with attestations of the named packages; existing attestations stay.
+        """The index with an attestation by `attester` of each named package.
 
-        A sidecar is written under the name with its hash, then under the name that tools guess, and
-        only then is it in the index that this returns, so that a reader of any index finds the
-        files that it names.
+        Attestations that are there stay beside it, as CEP 50 requires.
         """
         records = dict(index.records)
         for name in names:
-            if FIELD in records[name]:
+            record, file = records[name], name.rpartition("/")[2]
+            content = self._sidecar(name, record)
+            is_signed = any(
+                attester.has_made(attestation, file, record["sha256"])
+                for attestation in attestations(content)
+            )
+            if is_signed and FIELD in record:
                 continue
-            package = self.path / name
-            plain = package.with_name(package.name + SIDECAR)
-            # Accepted attestations stay, as CEP 50 requires.
-            left = self._read(plain)
-            content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
-            digest = hashlib.sha256(content).hexdigest()
-            self._write(package.with_name(f"{plain.name}.{digest}"), content)
-            self._write(plain, content)
-            records[name] = {**records[name], FIELD: digest}
+            if not is_signed:
+                content = joined(content, f"[{attester(file, record['sha256'])}]".encode())
+            records[name] = {**record, FIELD: self._put_sidecar(name, content)}
         return replace(index, records=records)
+
+    def _sidecar(self, name: str, record: Mapping[str, Any]) -> bytes:
+        """The attestations of a package that are in the folder.
+
+        A killed run may have left some that no index names.
+        """
+        plain, digest = self._read(self.path / f"{name}{SIDECAR}"), record.get(FIELD)
+        if digest is None or hashlib.sha256(plain).hexdigest() == digest:
+            return plain
+        return joined(self._read(self.path / f"{name}{SIDECAR}.{digest}"), plain)
+
+    def _put_sidecar(self, name: str, content: bytes) -> str:
+        """Writes the attestations of a package, and returns their sha256.
+
+        First under the name with the hash, then under the name that tools guess. Only after this
+        does an index name them, so that a reader of any index finds the files that it names.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        self._write(self.path / f"{name}{SIDECAR}.{digest}", content)
+        self._write(self.path / f"{name}{SIDECAR}", content)
+        return digest
 
     def _show(self, index: ChannelIndex, history: History, gone: Collection[str] = ()) -> None:
         """Shows readers an index, and saves the history in which it is current.
@@ -707,6 +763,30 @@ class Folder:
     ) -> None:
         for name in files:
             self._write(place / subdir / name, content_of(index, subdir, name))
+
+
+def attestations(content: bytes) -> list[Any]:
+    """The attestations in a sidecar; none if it cannot be read."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+def joined(old: bytes, new: bytes) -> bytes:
+    """A sidecar with the attestations of two: one of them as it is, if it has all."""
+    ours, theirs = attestations(old), attestations(new)
+    missing = [attestation for attestation in theirs if attestation not in ours]
+    if not missing and ours:
+        return old
+    if all(attestation in theirs for attestation in ours):
+        return new
+    return json.dumps([*ours, *missing]).encode()
+
+
+def _digest(index: ChannelIndex, name: str) -> Any:
+    return index.records[name].get(FIELD)
 
 
 Clashes = Mapping[str, tuple[str, str]]

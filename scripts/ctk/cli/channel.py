@@ -37,7 +37,8 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
     JSON:
     - into a folder or a bucket: `folder`, `state`, `packages` (how many), and the names of
       packages: `added`, `repaired` (damaged, and written again), `lost` (in the index, and
-      nowhere), `left` (no longer in the index), `left_out` (the name is taken), `deleted`;
+      nowhere), `left` (no longer in the index), `left_out` (the name is taken), `signed` (got an
+      attestation), `deleted`;
       `forgotten` (numbers of older states that had lost index files)
     - to a server: `server`, `channel`, `packages` (names), `left_out`
     - `not_named`: package that is new there -> its files that its licence text does not name for
@@ -119,9 +120,10 @@ def rollback_command(
 ) -> None:
     """List the states that a published folder or bucket can return to, or return to a state.
 
-    The change `+2 -1` means two packages more than in the state that it followed, and one less. The
-    state that you leave is kept: `--to` with its number returns to it. The next `ctk publish` adds
-    to the state that readers then see.
+    The change `+2 -1` means two packages more than in the state that it followed, and one less.
+    `30 signed` means that 30 of its packages got attestations, which stay when you return to an
+    earlier state. The state that you leave is kept: `--to` with its number returns to it. The next
+    `ctk publish` adds to the state that readers then see.
 
     Examples: ctk rollback /srv/www/cuda
     ctk rollback /srv/www/cuda --to 4
@@ -129,8 +131,8 @@ def rollback_command(
 
     JSON:
     - `channel`; `states`: `number`, `before`, `made`, `packages`, `current`, and how many packages
-      differ from the state before: `added`, `left`; with `--to` `state` instead, with the first
-      four
+      differ from the state before: `added`, `left`, `signed` (have other attestations); with
+      `--to` `state` instead, with the first four
     """
     from ctk.cli.work import publish
 

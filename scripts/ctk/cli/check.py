@@ -31,7 +31,8 @@ def check_command(options: CheckOptions) -> None:
     Of a channel:
 
     - `ok`, `packages` (how many), `size`, `sboms`, `without_sbom` (packages of others),
-      `seconds`; `attestations`: signer -> how many
+      `seconds`; `attestations`: signer -> how many; `unverified`: how many packages have
+      attestations that were made with a key, while no key was named
     - `problems`: `package`, `check`, `what`
 
     Of packages, and besides for the built channel and its base channel:

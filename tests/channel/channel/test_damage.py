@@ -308,7 +308,7 @@ def test_a_shown_state_that_is_not_whole_is_named_and_the_next_step_works(
         (place / "linux-64" / "repodata.json").write_bytes(b"no JSON")
     with pytest.raises(ChannelBroken, match=r"state 1 of .* has lost index files") as error:
         published.publish(coming)
-    assert [*published.changes(published.history()).values()] == [(None, None)]
+    assert [*published.changes(published.history()).values()] == [None]
     assert shown(published.path) == {"digit1", "digit2"}, "readers see no change"
     assert f"delete {published.notes / STATES}" in error.value.step
     (published.notes / STATES).unlink()

@@ -84,6 +84,55 @@ def test_another_key_or_another_channel_is_a_problem(folder: Folder, keys: Path)
     assert "it is for https" in found(folder, keys / "ours.pub", channel=f"{URL}-2")[0]
 
 
+def test_a_new_key_and_a_new_address_sign_beside_the_old_ones(
+    folder: Folder, keys: Path, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    first = json.loads((folder.path / f"{NAME}.sigs").read_bytes())
+    old = read_index(folder.path).records[NAME][FIELD]
+    built = (tmp_path / "channel").resolve()
+    for key, url in (("other", URL), ("ours", f"{URL}-2")):
+        attester = OwnKey(url, keys / f"{key}.pem")
+        assert folder.publish(built, attester=attester).signed == (NAME,)
+        assert folder.publish(built, attester=attester).signed == ()
+    assert json.loads((folder.path / f"{NAME}.sigs").read_bytes())[:1] == first
+    assert (folder.path / f"{NAME}.sigs.{old}").is_file()  # readers of an older index ask for it
+    assert found(folder, keys / "ours.pub") == found(folder, keys / "other.pub") == []
+    assert found(folder, keys / "ours.pub", channel=f"{URL}-2") == []
+    assert "it is for https" in found(folder, keys / "other.pub", channel=f"{URL}-2")[0]
+    said = run_ctk("rollback", str(folder.path)).stdout
+    assert said.count("+0 -0, 1 signed") == 2
+
+
+def test_attestations_stay_when_readers_see_an_earlier_state(keys: Path, tmp_path: Path) -> None:
+    made = Folder(tmp_path / "www", tmp_path)
+    channel = build(tmp_path / "channel", digit(1))
+    made.publish(channel)
+    more = build(tmp_path / "more", digit(1), digit(2))
+    made.publish(more, attester=OwnKey(URL, keys / "ours.pem"))
+    made.rollback(1)
+    assert [f for f in check_channel(made.path).findings if f.check != "sbom"] == []
+    assert found(made, keys / "ours.pub") == []
+    made.publish(more)
+    assert [f for f in check_channel(made.path).findings if f.check != "sbom"] == []
+    assert found(made, keys / "ours.pub") == []
+
+
+def test_a_damaged_sidecar_is_made_again_and_what_a_killed_run_signed_is_kept(
+    folder: Folder, keys: Path, tmp_path: Path
+) -> None:
+    plain, channel = folder.path / f"{NAME}.sigs", (tmp_path / "channel").resolve()
+    before = json.loads(plain.read_bytes())
+    plain.write_bytes(b"[{")
+    folder.publish(channel, attester=OwnKey(URL, keys / "other.pem"))
+    content = json.loads(plain.read_bytes())
+    assert content[:1] == before and len(content) == 2
+    more = OwnKey(f"{URL}-2", keys / "other.pem")(NAME.partition("/")[2], "0" * 64)
+    plain.write_bytes(json.dumps([*content, json.loads(more)]).encode())
+    folder.publish(channel, attester=OwnKey(URL, keys / "rsa.pem"))
+    assert len(json.loads(plain.read_bytes())) == 4
+    assert found(folder, keys / "rsa.pub") == []
+
+
 def change(folder: Folder, edit: Callable[[dict[str, Any]], None]) -> None:
     """Edits the attestation, and puts the new hash into the index."""
     (bundle,) = json.loads((folder.path / f"{NAME}.sigs").read_bytes())
@@ -137,8 +186,16 @@ def test_the_commands_sign_and_verify(
     said = run_ctk("check", str(www), "--key", pub, "--url", URL, "--attested", "--json")
     assert list(json.loads(said.stdout)["attestations"].values()) == [2]
     refused = run_ctk("publish", "--to", str(www), "--sign-key", pub, "--url", URL).exception
-    assert isinstance(refused, BadValue) and "private key" in refused.step
-    assert isinstance(run_ctk("check", str(www), "--key", pem).exception, BadValue)
+    assert isinstance(refused, BadValue) and "is a public key" in refused.cause
+    refused = run_ctk("check", str(www), "--key", pem).exception
+    assert isinstance(refused, BadValue) and "is a private key" in refused.cause
+    for option, words in (("--sign-key", ("publish", "--to")), ("--key", ("check",))):
+        missing = str(keys / "chanel.pem")
+        refused = run_ctk(*words, str(www), option, missing, "--url", URL).exception
+        assert isinstance(refused, BadValue) and refused.cause == f"there is no file {missing}"
+    said = run_ctk("check", str(www)).stdout
+    assert "2 attestations, not verified: made with a key; name it with --key" in said
+    assert "anybody may have signed" not in said
 
 
 @pytest.mark.usefixtures("store")
@@ -155,14 +212,30 @@ def test_the_attestations_of_a_bucket_are_verified(
 
 
 def test_without_the_key_it_is_no_problem_unless_somebody_must_have_signed(folder: Folder) -> None:
-    counted = check_channel(folder.path).attestations
-    assert counted == {"signed with a key, which --key verifies": 1}
+    checked = check_channel(folder.path)
+    assert (dict(checked.attestations), checked.unverified) == ({}, 1)
     for policy in (Policy(required=True), Policy(identity="https://github.com/a/b")):
         report = check_channel(folder.path, policy=policy)
         assert [f.check for f in report.findings if f.severity == "error"] == [
             "attestation",
             "sbom",
         ]
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "cause"),
+    [
+        ("locked", "", "it has a password"),
+        ("ours", "the-password", "it has no password"),
+        ("locked", "another", "it is no private key that can be read"),
+    ],
+)
+def test_a_password_that_does_not_fit_is_said(
+    keys: Path, name: str, password: str, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTK_KEY_PASSWORD", password)
+    with pytest.raises(BadValue, match=cause):
+        _ = OwnKey(URL, keys / f"{name}.pem").signer
 
 
 def test_a_key_that_cannot_sign_is_named(tmp_path: Path) -> None:

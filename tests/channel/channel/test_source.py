@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ctk.channel.source import named_state
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, UnknownName
 from kit.object_store import Store
-from kit.small_channels import build, digit, serve
+from kit.small_channels import Stamp, build, digit, serve
 
 pytest_plugins = ["kit.object_store_fixtures", "kit.channel_fixtures"]
 
@@ -26,9 +27,7 @@ def staging(two_states: Workspace, tmp_path: Path) -> Folder:
     """Two states: digit1, then digit2 too, each attested."""
     folder = Folder(tmp_path / "staging", tmp_path / "recipes")
     for drafts in ((digit(1),), (digit(1), digit(2))):
-        folder.publish(
-            build(tmp_path / "built", *drafts), attester=lambda file, sha256: f'{{"of": "{file}"}}'
-        )
+        folder.publish(build(tmp_path / "built", *drafts), attester=Stamp("staging"))
     return folder
 
 
@@ -80,14 +79,19 @@ def test_a_bucket_is_staging_and_production(
     is_the_same(staging, back, ONE, TWO)
 
 
-def test_attestations_of_production_stay(
+def test_attestations_of_production_stay_beside_those_of_staging(
     staging: Folder, run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
     folder = Folder(tmp_path / "production", tmp_path / "recipes")
-    folder.publish(build(tmp_path / "other", digit(1)), attester=lambda file, sha256: '"ours"')
+    folder.publish(build(tmp_path / "other", digit(1)), attester=Stamp("ours"))
     words = ("publish", "--from", f"{staging.path}@1", "--to", str(folder.path))
+    done = run_ctk(*words)
+    assert done.exception is None and "0 new, 1 new attestation" in done.stdout
+    name = ONE.partition("/")[2]
+    content = (folder.path / f"{ONE}.sigs").read_bytes()
+    assert json.loads(content) == [f"ours {name}", f"staging {name}"]
     assert run_ctk(*words).exception is None
-    assert (folder.path / f"{ONE}.sigs").read_bytes() == b'["ours"]'
+    assert (folder.path / f"{ONE}.sigs").read_bytes() == content
 
 
 @pytest.mark.parametrize("file", [ONE, f"{ONE}.sigs"])

@@ -15,6 +15,7 @@ from typer.testing import Result
 
 from ctk.channel.attestations import PREDICATE, Policy, Sigstore
 from ctk.channel.check import check_channel
+from ctk.channel.own_key import OwnKey
 from ctk.channel.publish import FIELD, Folder
 from ctk.channel.repodata import FILES, read_index, write_index
 from ctk.core.errors import BadValue, ChannelBroken, PublishFailed
@@ -22,6 +23,8 @@ from kit.small_channels import build, digit
 
 pytest.importorskip("sigstore", reason="sigstore is not installed: the extra `attest` of ctk")
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from own_sigstore import ISSUER, WORKFLOW, OwnSigstore, token
 from sigstore import dsse
 from sigstore.sign import ExpiredCertificate, Signer, SigningContext
@@ -136,15 +139,35 @@ def test_a_sidecar_that_a_killed_run_left_is_taken(folder: Folder, tmp_path: Pat
     (other.path / "noarch").mkdir(parents=True)
     (other.path / f"{NAME}.sigs").write_bytes((folder.path / f"{NAME}.sigs").read_bytes())
 
-    def never(file: str, sha256: str) -> str:
-        raise AssertionError("signed again")
+    class Never(Sigstore):
+        def __call__(self, file: str, sha256: str) -> str:
+            raise AssertionError("signed again")
 
-    other.publish((tmp_path / "channel").resolve(), attester=never)
+    other.publish((tmp_path / "channel").resolve(), attester=Never(URL))
     signed = [
         read_index(f.path).records["noarch/digit1-1.0-h0_0.conda"]["attestations_sha256"]
         for f in (other, folder)
     ]
     assert signed[0] == signed[1]
+
+
+def test_an_attestation_for_another_channel_and_one_by_a_key_stand_beside_the_first(
+    folder: Folder, policy: Policy, own: OwnSigstore, tmp_path: Path
+) -> None:
+    built = (tmp_path / "channel").resolve()
+    key = tmp_path / "channel.pem"
+    private = Ed25519PrivateKey.generate()
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key.write_bytes(private.private_bytes(*form))
+    first = sidecar(folder)
+    elsewhere = f"{URL}-2"
+    for attester in (Sigstore(elsewhere, own.context, token), OwnKey(URL, key)):
+        assert folder.publish(built, attester=attester).signed == (NAME,)
+        assert folder.publish(built, attester=attester).signed == ()
+    assert sidecar(folder)[0] == first[0] and len(sidecar(folder)) == 3
+    assert found(folder, policy) == []
+    assert found(folder, replace(policy, channel=elsewhere)) == []
+    assert found(folder, replace(policy, channel=f"{URL}-3")) != []
 
 
 def unreachable() -> SigningContext:

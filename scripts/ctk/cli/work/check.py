@@ -168,6 +168,9 @@ def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Re
         report.line(f"without an SBOM, and not of this repository's recipes: {names}")
     for signer, number in found.attestations.items():
         report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
+    if found.unverified:
+        attestations = count(found.unverified, "attestation")
+        report.line(f"{attestations}, not verified: made with a key; name it with --key")
     if found.attestations and by_anybody:
         report.line("anybody may have signed them; --identity and --issuer name who must have")
     if found.findings:

@@ -143,7 +143,9 @@ def _publish_into(
     if had_no_history:
         report.line(f"{target.name} had no history: what readers saw before is now its first state")
     _show_details(done, report)
-    if not attester:
+    if attester:
+        _show_not_signed(built, target, report)
+    else:
         _show_unsigned(done, target, report)
     if done.left:
         _show_gone_toolkits(done.left, target.visible().names(), target, report)
@@ -187,6 +189,8 @@ def _show_one_python(built: BuiltChannel, workspace: Workspace, report: Reporter
 def _show_changes(done: Published, to: str, keep_days: int, report: Reporter) -> None:
     """Prints the new state of a place, with the numbers of packages that changed, in a line."""
     changes = [f"{len(done.added)} new"]
+    if done.signed:
+        changes.append(f"{count(len(done.signed), 'new attestation')}")
     if done.left:
         changes.append(f"{len(done.left)} no longer in the index")
     if done.left_out:
@@ -207,6 +211,17 @@ def _show_unsigned(done: Published, target: Folder, report: Reporter) -> None:
         report.line(
             f"{count(len(signed), 'package')} there have attestations, and {len(unsigned)} of the"
             " new ones have none: publish again with --attest or --sign-key"
+        )
+
+
+def _show_not_signed(built: BuiltChannel, target: Folder, report: Reporter) -> None:
+    """Says that packages of the index were not signed, since they are not in what was published."""
+    others = target.visible().records.keys() - {*built.names}
+    if others:
+        packages = count(len(others), "package")
+        report.line(
+            f"{packages} there, such as {min(others)}, were not signed now, because {built.named}"
+            " does not have them"
         )
 
 
@@ -390,6 +405,8 @@ def _list_states(target: Folder) -> None:
     rows = []
     for state in states:
         change = "" if state["added"] is None else f"+{state['added']} -{state['left']}"
+        if state["signed"]:
+            change += f", {state['signed']} signed"
         seen = "to readers" if state["current"] else ""
         followed = state["before"] or ""
         rows.append((state["number"], state["made"], state["packages"], followed, change, seen))
@@ -409,9 +426,14 @@ def _list_states(target: Folder) -> None:
 
 def _states(target: Folder, known: History) -> list[dict[str, object]]:
     """The states with their index files, and how many packages each has more and less."""
+    unknown = {"added": None, "left": None, "signed": None}
     return [
-        {**vars(state), "current": state.number == known.current, "added": added, "left": left}
-        for state, (added, left) in target.changes(known).items()
+        {
+            **vars(state),
+            "current": state.number == known.current,
+            **(vars(change) if change else unknown),
+        }
+        for state, change in target.changes(known).items()
     ]
 
 
