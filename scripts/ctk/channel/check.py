@@ -101,12 +101,7 @@ def check_channel(
     if not channel.is_dir():
         raise channel_missing(channel)
     index = IndexFiles(channel, is_copy)
-    packages = [
-        ChannelPackage(
-            channel, name, record, index.run_exports.get(name), is_ours(str(record.get("name")))
-        )
-        for name, record in index.records.items()
-    ]
+    packages = _packages(index, is_ours)
     of_index = (IndexIsConsistent, Bill, Faults, Orphans)
     of_package = (
         PackageFile,
@@ -119,16 +114,16 @@ def check_channel(
         return found
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        results = list(pool.map(look, sorted(packages, key=lambda package: -package.size)))
-    verified = Counter(
-        finding.message for found in results for finding in found if finding.severity == "ok"
-    )
-    problems = [finding for found in results for finding in found if finding.severity == "error"]
-    hints = [finding for found in results for finding in found if finding.severity == "hint"]
+        results = list(pool.map(look, packages))
+
+    def of(severity: str) -> list[Finding]:
+        return [finding for found in results for finding in found if finding.severity == severity]
+
+    hints, verified = of("hint"), Counter(finding.message for finding in of("ok"))
     bare = [finding.where for finding in hints if finding.check != "attestation"]
-    problems += [finding for rule in of_index for finding in rule(index)]
+    of_files = [finding for rule in of_index for finding in rule(index)]
     return ChannelReport.of(
-        problems,
+        [*of("error"), *of_files],
         (*of_index, *of_package),
         len(packages),
         start,
@@ -140,6 +135,18 @@ def check_channel(
         attestations=dict(verified),
         unverified=len(hints) - len(bare),
     )
+
+
+def _packages(index: IndexFiles, is_ours: Callable[[str], bool]) -> list[ChannelPackage]:
+    """The packages that an index names, the largest first."""
+    exports = index.run_exports
+    packages = [
+        ChannelPackage(
+            index.channel, name, record, exports.get(name), is_ours(str(record.get("name")))
+        )
+        for name, record in index.records.items()
+    ]
+    return sorted(packages, key=lambda package: -package.size)
 
 
 @dataclass

@@ -110,7 +110,7 @@ def package_name(name: str) -> str:
     return name.rpartition("/")[2].rsplit("-", 2)[0]
 
 
-def ask(not_named: Mapping[str, Collection[str]], accepted: bool, channel: Path) -> None:
+def ask(not_named: Mapping[str, Collection[str]], accepted: bool, channel: str) -> None:
     """Raises NotAccepted if no text names some files of a channel, and nobody has accepted that."""
     if not_named and not accepted:
         raise NotAccepted(

@@ -15,7 +15,7 @@ from ctk.build.originals import Changed, PackageFiles
 from ctk.channel.publish import Folder
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotAccepted
-from kit.small_channels import Draft, build, sound
+from kit.small_channels import Draft, build, serve, sound
 from kit.tables import cells
 from kit.upload_server import upload_server
 
@@ -67,6 +67,24 @@ def test_a_package_that_is_not_named_is_published_with_consent_and_later_without
     build(checkout.channel, sound(Draft("other"), files=NVCC), *drafts(1))
     assert isinstance(run_ctk("publish", "--to", str(www)).exception, NotAccepted)
     assert len(Folder(www, checkout.recipes).names()) == 4
+
+
+def test_a_refusal_names_a_channel_that_stays(
+    checkout: Workspace, run_ctk: RunCtk, tmp_path: Path
+) -> None:
+    """Not the copy of a channel on a server, nor the folder behind the link of a built one."""
+    staging, second = tmp_path / "staging", tmp_path / "second"
+    build(second, *drafts())
+    Folder(staging, checkout.recipes).publish(second.resolve())
+    with serve(tmp_path) as server:
+        for words, place in (
+            (("--from", f"{server}/staging@1"), f"{server}/staging"),
+            (("--from", str(staging)), str(staging)),
+            ((str(second),), str(second)),
+        ):
+            refused = run_ctk("publish", *words, "--to", str(tmp_path / "www")).exception
+            assert isinstance(refused, NotAccepted)
+            assert f"info/licenses of each package in {place}," in refused.step
 
 
 def test_what_was_withdrawn_is_a_question_again(

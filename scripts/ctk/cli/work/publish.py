@@ -23,7 +23,7 @@ from ctk.channel.local import is_built
 from ctk.channel.own_key import OwnKey
 from ctk.channel.publish import FIELD, SITE, Attester, Folder, Keep, Published, clashes, refuse
 from ctk.channel.repodata import ChannelIndex, in_order, read_index
-from ctk.channel.source import open_source
+from ctk.channel.source import named_state, open_source
 from ctk.cli.options import PublishOptions, refuse_address
 from ctk.core.address import bucket_address
 from ctk.core.checkout import (
@@ -50,7 +50,7 @@ class BuiltChannel:
     """What is published.
 
     Attributes:
-        named: The place as it was named, or the default.
+        named: The place as it was named, or the default, with the number of a state.
         path: The state behind it, which a later build does not change.
         index: What its index has.
         names: Its packages, in the order of their dependencies.
@@ -60,6 +60,11 @@ class BuiltChannel:
     path: Path
     index: ChannelIndex
     names: list[str]
+
+    @property
+    def place(self) -> str:
+        """Where its packages stay: `path` may be a copy for a while, or a state that goes."""
+        return without_credentials(named_state(self.named)[0])
 
     @classmethod
     def read(cls, folder: Path | None, workspace: Workspace) -> BuiltChannel:
@@ -365,10 +370,8 @@ def _ask(
             ["files"],
         )
         report.line(ADVICE)
-    # The link of the channel made here: a later build removes the folder behind it.
-    is_own = os.path.realpath(workspace.channel) == str(built.path)
-    place = workspace.channel if is_own else built.path
-    ask(found, accepted or settings(workspace.root).publish.accept_redistribution, place)
+    accepted = accepted or settings(workspace.root).publish.accept_redistribution
+    ask(found, accepted, built.place)
 
 
 # --- rollback
