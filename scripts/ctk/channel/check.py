@@ -338,6 +338,7 @@ def Faults(index: IndexFiles) -> Iterator[Finding]:
 def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
     channel, leftovers = index.channel, {*index.folder.leftovers()}
+    incoming = index.folder.incoming
     for name in sorted(index.run_exports.keys() - index.records.keys()):
         if (
             not index.is_copy
@@ -363,7 +364,10 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             if not (path.parent / sidecar[1]).is_file():
                 yield Finding(name, "the package that it attests is missing")
         elif name not in known:
-            yield Finding(name, "the index does not name it")
+            why = "the index does not name it"
+            if name in incoming:
+                why += ": a killed run brought it, and the next one completes the index"
+            yield Finding(name, why)
 
 
 def _retained(folder: Folder) -> set[str]:

@@ -95,6 +95,19 @@ def _changed(root: Path, folder: Path) -> frozenset[Path] | None:
     return frozenset(root / change[3:] for change in changes if change)
 
 
+def uncommitted(folder: Path) -> list[str]:
+    """The files below a folder with changes that git does not have, as its repository names them.
+
+    None outside a git checkout.
+    """
+    folder = folder.resolve()
+    repository = _repository(folder)
+    if repository is None:
+        return []
+    changed = _changed(repository.root, folder) or ()
+    return sorted(os.path.relpath(file, repository.root) for file in changed)
+
+
 def forget() -> None:
     """Forgets what git said in this process."""
     last_commit.cache_clear()

@@ -112,10 +112,10 @@ def test_a_recipe_that_is_not_committed_is_named_in_a_git_checkout(checkout: Wor
     ):
         subprocess.run(["git", *words], cwd=checkout.root, check=True)
     for _ in range(2):  # also where nothing is built anew
-        assert (
-            "not committed: hello; before you publish, commit and build again"
-            in build(checkout).stdout
-        )
+        said = build(checkout).stdout
+        assert "not committed: hello; before you publish, commit and build again" in said
+        (locks,) = [line for line in said.splitlines() if "not committed: variants/" in line]
+        assert locks.endswith("commit them with what they changed")
 
 
 @pytest.mark.parametrize(

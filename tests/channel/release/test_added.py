@@ -80,7 +80,8 @@ def test_a_version_is_locked_beside_the_newest_for_each_major_that_has_a_wheel(
         "12"
     ].components
     assert '  - "2.3"\n  - "2.1"\n' in (locked.variants / "libraries-12.yaml").read_text()
-    assert "nothing changes" in run("add", "nccl", "2.1")
+    again = run("add", "nccl", "2.1")
+    assert "nothing changes: nccl 2.1 is already locked in libraries-12" in again
 
 
 def test_what_it_requires_is_locked_too_and_goes_with_it(locked: Workspace, run: Run) -> None:

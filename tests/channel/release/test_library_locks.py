@@ -75,7 +75,7 @@ def test_the_newest_of_each_is_locked_for_its_major(
         *("cudnn:", '  - "9.1"', "nccl:", '  - "2.3"'),
     ]
     first, second, *unread, step = run("add", "libraries-13").splitlines()
-    assert first == "nothing changes"
+    assert first == "nothing changes: the newest that can be locked is locked"
     assert second == "not measured: run `ctk release measure libraries-13 --write`"
     assert all("nobody has read the licence text of" in line for line in unread)
     assert step.startswith("read the text, and write what it says into ")

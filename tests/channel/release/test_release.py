@@ -288,6 +288,7 @@ def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> N
         "nothing to do for 6 versions; complete on the index: 2 toolkit releases (-v: each)"
         in shown
     )
+    assert "no toolkit on the index is newer" not in shown
     needs = [
         (row["is_newer"], bool(row["held_back"]))
         for row in json.loads(run("check", "--json"))["rows"]

@@ -54,7 +54,9 @@ def test_an_incomplete_release_is_refused_and_every_missing_artefact_named(
 
 def test_check_says_how_complete_each_release_is(run: Run, index: FakeIndex, have: Have) -> None:
     have("12.9", "13.4")
-    assert "complete on the index: 2 toolkit releases (-v: each)" in run("check")
+    shown = run("check")
+    assert "complete on the index: 2 toolkit releases (-v: each)" in shown
+    assert "no toolkit on the index is newer than 13.4.3" in shown
     rows = cells(run("check", "-v"))
     assert (
         "cuda-12.9",

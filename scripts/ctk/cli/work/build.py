@@ -15,6 +15,7 @@ from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.locks import exclusive
 from ctk.fetch.fetch import stored
 from ctk.pipeline import Pipeline, Result, verdict
+from ctk.plan.commits import uncommitted
 from ctk.plan.plan import Build, lacking
 from ctk.plan.recipes import recipe_commit
 from ctk.site.answers import is_half
@@ -98,7 +99,7 @@ def _show_result(
     _show_lacking(staged.channel, named, workspace, report)
     show_left_out(planned, report)
     show_python(planned, report)
-    _show_uncommitted(planned.plan.builds, report)
+    _show_uncommitted(planned.plan.builds, workspace, report)
     if staged.changed:
         is_own = staged.channel == workspace.channel
         source = "" if is_own else f" {shlex.quote(str(staged.channel))}"
@@ -123,8 +124,8 @@ def _show_lacking(
     )
 
 
-def _show_uncommitted(builds: Sequence[Build], report: Reporter) -> None:
-    """Names the recipes with changes that git does not have, if others are committed."""
+def _show_uncommitted(builds: Sequence[Build], workspace: Workspace, report: Reporter) -> None:
+    """Names the recipes and locks with changes that git does not have, if others are committed."""
     commits = {build.recipe.name: recipe_commit(build.recipe) for build in builds}
     is_git_checkout = any(commits.values())
     changed = [name for name, commit in commits.items() if not commit]
@@ -133,6 +134,9 @@ def _show_uncommitted(builds: Sequence[Build], report: Reporter) -> None:
             f"not committed: {listing(changed)}; before you publish, commit and build again:"
             " packages name the commit"
         )
+    locks = uncommitted(workspace.variants) if is_git_checkout else []
+    if locks:
+        report.line(f"not committed: {listing(locks, most=4)}; commit them with what they changed")
 
 
 def _show_machines(

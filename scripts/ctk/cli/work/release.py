@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
+from packaging.version import Version
+
 from ctk.cli.work.locks import show_facts
 from ctk.core.checkout import Workspace, base_channel, checkout, settings
 from ctk.core.console import Reporter, Task, count, listing
@@ -17,6 +19,7 @@ from ctk.fetch.fetch import borrowed, missing
 from ctk.index import pip_settings
 from ctk.index.index import Index
 from ctk.lock import contents, facts, redistribution
+from ctk.lock.components import MANIFEST
 from ctk.lock.facts import needs_measuring
 from ctk.lock.model import Artefact, ReleaseLock, find_release, path_of, release_locks
 from ctk.plan import conda_forge, known
@@ -57,7 +60,8 @@ def add(names: Sequence[str], *, newer: bool, is_written: bool) -> None:
             locks.append(release.make(index, name, workspace))
     for line in _licence_changes(locks, workspace):
         report.line(line, "bold")
-    _settle(locks, workspace, report, is_written=is_written)
+    same = "the newest that can be locked is locked"
+    _settle(locks, workspace, report, is_written=is_written, same=same)
     _show_unmeasured(locks, workspace, report)
     _show_unread(locks, report)
 
@@ -83,7 +87,9 @@ def _add_version(
     for name, error in addition.refused.items():
         report.line(f"not in {name}: {error.cause}")
     report.result(refused={name: error.cause for name, error in addition.refused.items()})
-    _settle(addition.locks, workspace, report, is_written=is_written)
+    having = listing([lock.name for lock in addition.locks])
+    same = f"{words[0]} {version} is already locked in {having}"
+    _settle(addition.locks, workspace, report, is_written=is_written, same=same)
     _show_unmeasured(addition.locks, workspace, report)
     _show_unread(addition.locks, report)
 
@@ -201,10 +207,11 @@ def _settle(
     beside: Sequence[FileChange] = (),
     *,
     is_written: bool,
+    same: str = "",
 ) -> None:
     """Shows the changes, then writes them or says how to write them.
 
-    Files `beside` are not shown.
+    Files `beside` are not shown. `same` says why nothing changes, if nothing does.
     """
     proposed = [
         change for lock in locks for change in changes(path_of(workspace, lock.name).parent, lock)
@@ -221,7 +228,7 @@ def _settle(
         written=bool(needed) and is_written,
     )
     if not needed:
-        report.line("nothing changes")
+        report.line(f"nothing changes: {same}" if same else "nothing changes")
     elif is_written:
         with exclusive(workspace, report.say):
             write(needed)
@@ -332,6 +339,15 @@ def _show_rows(
             f"nothing to do for {count(calm, 'version')}; complete on the index:"
             f" {count(whole, 'toolkit release')} (-v: each)"
         )
+        _show_newest_toolkit(rows, report)
+
+
+def _show_newest_toolkit(rows: Collection[LockedVersion], report: Reporter) -> None:
+    """Says that no toolkit is newer than the locked ones, if none is."""
+    toolkits = [row for row in rows if row.what == MANIFEST]
+    locked = [row.locked for row in toolkits if row.locked]
+    if locked and not any(row.is_newer for row in toolkits):
+        report.line(f"no toolkit on the index is newer than {max(locked, key=Version)}")
 
 
 def _show_compiled_with(base: str, workspace: Workspace, report: Reporter) -> None:
