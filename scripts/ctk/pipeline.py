@@ -193,7 +193,7 @@ class Pipeline:
             refuse_machine(self.workspace)  # before gigabytes are fetched
         if todo.artefacts:
             self.fetch(todo)
-        with self.report.task(f"{self.prefix}build", len(plan.builds)) as task:
+        with self.report.task(f"{self.prefix}build", len(plan.builds), of="builds") as task:
 
             def progress(build_id: str, outcome: str) -> None:
                 is_said = outcome != "unchanged" or self.report.verbose

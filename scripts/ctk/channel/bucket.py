@@ -73,7 +73,7 @@ def copied(address: str, beside: Path, report: Reporter) -> Iterator[Path]:
         read = [key for key in keys if _is_checked(key)]
         for key in keys:
             _mark(folder, key)
-        with report.task("download", len(read)) as task, ThreadPoolExecutor(4) as pool:
+        with report.task("download", len(read), of="files") as task, ThreadPoolExecutor(4) as pool:
             fetched = pool.map(lambda key: bucket.objects.fetch(key, folder / key), read)
             for _ in fetched:
                 task.advance(1)

@@ -430,7 +430,7 @@ def mirrored(url: str, beside: Path, report: Reporter, number: int | None = None
         place = folder / HISTORY / str(number) if number else folder
         make_folder(place)
         named = [*_named(IndexFiles(place))]
-        with report.task("download", len(named)) as task:
+        with report.task("download", len(named), of="files") as task:
             get(named, lambda: task.advance(1))
         yield folder
 

@@ -61,7 +61,10 @@ def open_source(text: str, beside: Path, report: Reporter) -> Iterator[Source]:
     if address:
         with open_bucket(address, beside, Keep()) as bucket:
             index = _index(bucket, number)
-            with disk_errors(bucket.path), report.task("download", len(index)) as task:
+            with (
+                disk_errors(bucket.path),
+                report.task("download", len(index), of="packages") as task,
+            ):
                 for name in index.records:
                     make_folder((bucket.path / name).parent)
                     for key in _files(name, index):

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ctk.cli.options import PublishOptions, SiteOptions, refuse_address, with_options
-from ctk.core.address import bucket_address, server_address
+from ctk.core.address import bucket_address, server_address, typed_address
 from ctk.core.errors import BadValue
 
 
@@ -74,7 +74,7 @@ def _refuse_other_addresses(to: Path) -> None:
     if ":/" in str(to) and not bucket_address(to):
         raise BadValue(
             f"--to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, but"
-            f" {to} is none of these",
+            f" {typed_address(to)} is none of these",
             "name a server as in prefix+https://HOST/CHANNEL",
         )
 
@@ -85,7 +85,7 @@ def _refuse_of_servers(context: typer.Context, to: Path, *, is_signed: bool) -> 
     found = _typed_first(context, names)
     if found:
         raise BadValue(
-            f"{found} has no effect with --to {to}, which is not a server",
+            f"{found} has no effect with --to {typed_address(to)}, which is not a server",
             "leave it out, or name a server as in --to quetz+https://HOST/CHANNEL",
         )
 
@@ -95,7 +95,7 @@ def _refuse_of_folders(context: typer.Context, to: Path) -> None:
     found = _typed_first(context, ["exact", "keep", "keep_days", "sign_key"])
     if found:
         raise BadValue(
-            f"{found} has no effect with --to {to}, which is a server",
+            f"{found} has no effect with --to {typed_address(to)}, which is a server",
             f"leave out {found}, or publish into a folder or a bucket",
         )
 

@@ -410,6 +410,7 @@ OF_OTHERS = {
     "test": "`ctk build` and `ctk build-recipe FOLDER` run the tests of packages",
     "index": "`ctk build` writes the index of its channel",
     "upload": "`ctk publish --help` says how to publish a channel",
+    "prune": "`ctk clean` shows what nothing needs in the caches, and removes it",
     "rerender": "`ctk feedstock cuda-core ../cuda-core-feedstock` writes a folder for conda-smithy",
 }
 """Name of a command that conda, pip, pixi or conda-smithy has -> what does it here."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from ctk.cli.specs import only_specs
-from ctk.core.address import refuse_secrets
+from ctk.core.address import refuse_secrets, typed_address
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.checkout import base_channel as base_channel
 from ctk.core.console import mode
@@ -47,8 +47,9 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
 def refuse_address(folder: Path) -> None:
     """Raises BadValue for an address in the place of a folder."""
     if ":/" in str(folder):
+        address = typed_address(folder)
         raise BadValue(
-            f"{folder} is an address, but this needs a folder on this machine", "name the folder"
+            f"{address} is an address, but this needs a folder on this machine", "name the folder"
         )
 
 

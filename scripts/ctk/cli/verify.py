@@ -144,7 +144,7 @@ def _verify(order: Order, workspace: Workspace, report: Reporter) -> None:
         questions = every.covering() if sample is None else every.sample(sample, order.seed)
         tally = Tally(known, solved, ignoring=order.is_ignoring_constraints)
         try:
-            with report.task("scenarios", len(questions)) as task:
+            with report.task("verify", len(questions), of="scenarios") as task:
                 tally.run(solver, questions, task.advance)
         finally:  # after Ctrl-C, too
             _show(tally, solver, len(questions), len(every), order, report)

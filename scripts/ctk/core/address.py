@@ -89,6 +89,11 @@ def bucket_address(place: Path) -> str | None:
     return "s3://" + text[3:].lstrip("/") if text.startswith("s3:/") else None
 
 
+def typed_address(place: Path) -> str:
+    """An address as it was typed, where a typed place is one: `Path` leaves one slash of two."""
+    return re.sub(r"^(\w[\w+.-]*:)/(?!/)", r"\1//", str(place))
+
+
 def server_address(place: Path) -> tuple[str, str] | None:
     """The kind and the address of a server, where a typed place is ``KIND+https://...``."""
     match = re.fullmatch(r"(\w+)\+(https?):/+(.+)", str(place))

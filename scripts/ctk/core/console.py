@@ -234,20 +234,25 @@ class Reporter:
         mode().document.update(values)
 
     @contextmanager
-    def task(self, title: str, total: float, *, bytes_: bool = False) -> Iterator[Task]:
-        """Shows the progress of work with a known size, in bytes or pieces."""
+    def task(
+        self, title: str, total: float, *, of: str = "", bytes_: bool = False
+    ) -> Iterator[Task]:
+        """Shows the progress of work with a known size, in bytes or in pieces such as `of`."""
         from rich.progress import (
             BarColumn,
             DownloadColumn,
             MofNCompleteColumn,
             Progress,
+            ProgressColumn,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
         )
 
-        size = (DownloadColumn(), TransferSpeedColumn()) if bytes_ else (MofNCompleteColumn(),)
+        size: list[ProgressColumn] = [DownloadColumn(), TransferSpeedColumn()]
+        if not bytes_:
+            size = [MofNCompleteColumn(), TextColumn(of, markup=False)]
         text, note = (
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[note]}", markup=False),
@@ -268,7 +273,7 @@ class Reporter:
             speed_estimate_period=60,
         )
         with progress:
-            yield Task(self, progress, printable(title), total, bytes_)
+            yield Task(self, progress, printable(title), total, "MB" if bytes_ else of)
 
     def reading(self, title: str, files: Iterable[Path]) -> AbstractContextManager[Task]:
         """Shows the progress of files that are read, in bytes."""
@@ -281,9 +286,9 @@ class Task:
     """The progress of some work: a bar, or a line for each note and every few seconds."""
 
     def __init__(
-        self, reporter: Reporter, progress: Progress, title: str, total: float, bytes_: bool
+        self, reporter: Reporter, progress: Progress, title: str, total: float, unit: str
     ) -> None:
-        self._reporter, self._progress, self._bytes = reporter, progress, bytes_
+        self._reporter, self._progress, self._unit = reporter, progress, unit
         self._id = progress.add_task(title, total=total, note="")
         self._last = time.monotonic()
 
@@ -295,12 +300,12 @@ class Task:
         if not self._reporter.live and (note or now - self._last > 5):
             self._last = now
             (task,) = self._progress.tasks
-            unit, name = (1e6, " MB") if self._bytes else (1, "")
+            size = 1e6 if self._unit == "MB" else 1
             left = (
                 f" ({timedelta(seconds=task.time_remaining)} left)" if task.time_remaining else ""
             )
             total = task.total or 0
-            position = f"{task.completed / unit:.0f}/{total / unit:.0f}{name}"
+            position = f"{task.completed / size:.0f}/{total / size:.0f} {self._unit}".rstrip()
             said = f": {note}" if note else ""
             self._reporter.say(f"{task.description} {position}{left}{said}")
 

@@ -255,7 +255,10 @@ def driver_version(text: str) -> str:
     if match and not is_own:
         return f"{int(match[1])}.{int(match[2] or 0)}"
     cause = f"{text!r} is not the CUDA version of a driver"
-    if is_own:
+    without_point = re.fullmatch(r"(?a)(1[0-9])(\d)", text.strip())
+    if without_point:
+        cause = f"{cause}; {without_point[1]}.{without_point[2]} is one"
+    elif is_own:
         cause = (
             f"{text} is a driver's own version, but this needs the CUDA version that it supports"
         )

@@ -17,6 +17,7 @@ from ctk.plan.recipes import makers_of
 from ctk.solve.channels import planned, write
 from ctk.solve.machine import Machine, python_specs
 from ctk.solve.solve import Catalogue, Scenario
+from ctk.solve.why import find_reason
 
 Toolkits = Callable[[str, Machine], Iterable[str]]
 """The toolkits of the picks for a platform and a machine; "" for a pick without one."""
@@ -120,6 +121,7 @@ class Served:
     subdir: str
     toolkits: Mapping[str, list[str]]  # such as ``13.0 native`` -> the packages that come with it
     refused: list[str]  # packages that cannot be installed there
+    why: str = ""  # the cause for the first of these
 
 
 def served(
@@ -140,4 +142,5 @@ def served(
                 refused.append(name)
             elif pick.toolkit:
                 toolkits[f"{pick.toolkit} {pick.fit}".strip()].append(name)
-        yield Served(machine, channels.subdir, toolkits, refused)
+        why = find_reason(scenario(refused[0], machine), channels).cause if refused else ""
+        yield Served(machine, channels.subdir, toolkits, refused, why)

@@ -496,7 +496,10 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
     if maker and not checkout.may_build:
         places = [lasting(str(channel)) for channel in catalogue.channels]
         cause = f"{name} is not in {listing(places, 'or')}"
-        return Reason(Kind.NO_PACKAGE, cause, "name a --channel or --base that has it")
+        step = "name a --channel or --base that has it"
+        if not is_for_page(catalogue):
+            step += f"; its keeper adds it: `ctk build {maker.recipe}`, then `ctk publish`"
+        return Reason(Kind.NO_PACKAGE, cause, step)
     if maker:
         return _name_not_built(name, absent, scenario, catalogue)
     known = checkout.known_names()

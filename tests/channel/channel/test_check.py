@@ -167,7 +167,9 @@ def test_a_name_that_is_published_with_other_content_is_found_beforehand(
             assert isinstance(done.exception, NameReused)
             assert "build: number" in done.exception.step
             assert ONE in done.exception.cause and TWO not in done.exception.cause
-            assert run_ctk("check", str(www), "--published", where).exception is None
+            done = run_ctk("check", str(www), "--published", where)
+            assert done.exception is None
+            assert f"2 file names of 2 used in {where}, all for the same content" in done.stdout
 
 
 def test_a_channel_on_a_server_is_checked_as_clients_get_it(

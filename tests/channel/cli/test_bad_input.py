@@ -107,8 +107,17 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     ),
     "publish": (BadValue, "error: there is no place to publish to"),
     "publish {folder}": (BadValue, "error: there is no place to publish to"),
-    "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),
-    "rollback http://localhost:1/cuda": (BadValue, "error: http:/localhost:1/cuda is an address"),
+    "publish --to http://localhost:1/cuda": (
+        BadValue,
+        "error: --to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, but"
+        " http://localhost:1/cuda is none",
+    ),
+    "rollback http://localhost:1/cuda": (BadValue, "error: http://localhost:1/cuda is an address"),
+    "solve cuda-core --driver 124": (
+        BadValue,
+        "error: '124' is not the CUDA version of a driver; 12.4 is one",
+    ),
+    "solve cuda-core --driver 580": (BadValue, "error: 580 is a driver's own version"),
     "publish {folder} --to {folder}/www": (
         PublishFailed,
         "error: there is no channel with packages in",
@@ -266,12 +275,17 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "got unexpected extra argument(s) (recipes/cuda-crt)",
             "`ctk lint` reads all recipes",
         ),
+<<<<<<< HEAD
         (
             "lint DevHasRunExports PinsSpanTheMajor",
             "got unexpected extra argument(s) (DevHasRunExports PinsSpanTheMajor)",
             "name a check as in `ctk lint --check DevHasRunExports --check PinsSpanTheMajor`",
         ),
         ("publish --keep 1", "invalid value for '--keep': it is less than 2", "see ctk publish"),
+=======
+        ("prune", "there is no `ctk prune`", "`ctk clean` shows what nothing needs"),
+        ("rollback http://x.org/cuda", "http://x.org/cuda is an address", "name the folder"),
+>>>>>>> 5640d076 (Keepers are told what a fleet, a refused package, a number of progress and an address mean)
         ("list", "there is no `ctk list`", "`ctk solve cuda-core` shows a package"),
         ("search cuda-core", "there is no `ctk search`", "`ctk solve cuda-core` shows a package"),
         (

@@ -37,9 +37,10 @@ def test_what_takes_long_says_how_much_of_it_is_done(
 
     @contextmanager
     def task(
-        self: Reporter, title: str, total: float, *, bytes_: bool = False
+        self: Reporter, title: str, total: float, *, of: str = "", bytes_: bool = False
     ) -> Iterator[SimpleNamespace]:
         assert total > 0
+        assert bool(of) != bytes_, "a number has a unit"
         shown[title] = total
 
         def advance(amount: float, note: str = "") -> None:
@@ -51,3 +52,16 @@ def test_what_takes_long_says_how_much_of_it_is_done(
     (two_states.variants / "contents.json").write_text("{}")
     run_ctk(*words.split())
     assert shown == dict.fromkeys(titles, 0), "all of it was done, and each piece was counted once"
+
+
+def test_a_line_of_progress_has_a_unit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr("ctk.core.console.time.monotonic", lambda: next(clock))
+    report = Reporter()
+    for words, size in (({"of": "files"}, 2), ({"bytes_": True}, 2e6)):
+        with report.task("download", 2 * size, **words) as task:
+            task.advance(size)
+    lines = capsys.readouterr().err
+    assert "download 2/4 files" in lines and "download 2/4 MB" in lines

@@ -14,6 +14,7 @@ import typer
 from conftest import ROOT
 from ctk.channel.publish import SITE
 from ctk.cli.main import app
+from ctk.cli.work.site import address_for_users
 from ctk.core.checkout import HISTORY
 from ctk.core.errors import BadValue, Unsolvable
 from ctk.site import Page, answers, write
@@ -51,6 +52,24 @@ def test_a_platform_for_which_nothing_is_built_is_refused(
         build("--platform", "win-64", "--channel", str(other))
     assert "ctk build" not in caught.value.step
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(
+    ("channel", "url", "address"),
+    [
+        ("cuda", "http://host:8080/cuda/", "http://host:8080/cuda-site/"),
+        ("cuda", "http://host:8080/x/cuda", "http://host:8080/x/cuda-site/"),
+        ("cuda", "http://host:8080/other", "the address at which your web server serves SITE"),
+        ("more/cuda", "http://host/cuda", "the address at which your web server serves SITE"),
+        ("https://x.org/cuda", "http://x.org/cuda", "the address at which your web server serves"),
+    ],
+)
+def test_users_are_given_the_address_beside_that_of_the_channel(
+    tmp_path: Path, channel: str, url: str, address: str
+) -> None:
+    own = channel if "://" in channel else tmp_path / channel
+    site = tmp_path / "cuda-site"
+    assert address_for_users(site, own, url).startswith(address.replace("SITE", str(site)))
 
 
 def test_a_platform_that_is_named_twice_is_one(build: Callable[..., Path]) -> None:

@@ -21,6 +21,7 @@ from ctk.core.platforms import this_platform
 from ctk.solve.fleet import Fleet, find_fleet, installs
 from ctk.solve.machine import Machine, machine, pairs
 from ctk.solve.pixi import pixi_lines
+from ctk.solve.served import served
 from ctk.solve.solve import Catalogue, Scenario, older, solve
 from ctk.verify import clients
 from kit import foreign_channel
@@ -265,6 +266,12 @@ def made(project: Workspace, where: Workspace, tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
 
 
+def test_what_a_machine_does_not_get_of_a_build_has_a_reason(catalogue: Catalogue) -> None:
+    (answer,) = served(catalogue, ["library"], [machine("linux-64", "12.0", "4.0")])
+    assert answer.refused == ["library"]
+    assert answer.why.startswith("no toolkit in the channel compiles for compute capability 4.0")
+
+
 @PRINTED
 def test_machines_that_cannot_exist_or_get_nothing_are_said(made: Workspace) -> None:
     printed = ctk(
@@ -290,6 +297,29 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(made: Workspace) -> 
 
 
 @PRINTED
+def test_a_package_that_is_not_built_is_built_for_all_machines_of_a_fleet(
+    made: Workspace, project: Workspace
+) -> None:
+    for place in (project.recipes, project.build_config, project.root / "pyproject.toml"):
+        (made.root / place.name).symlink_to(place)
+    fleet = ("--driver", "12.4", "--driver", "13.0:9.0", "--driver", "none")
+    refused = ctk(made, "solve", "cuda-profiler-api", *fleet).stderr
+    assert "3 of 3 kinds of machines get nothing" in refused
+    assert "next: run `ctk build --driver 12.4 --driver 13.0:9.0`" in refused, refused
+
+
+@PRINTED
+def test_a_toolkit_that_is_older_because_machines_share_it_is_said(where: Workspace) -> None:
+    words = ("--driver", "12.0:9.0", "--driver", "13.0:9.0")
+    printed = ctk(where, "solve", "cuda-core", *words, check=True).stdout
+    assert (
+        "driver 13.0, GPU 9.0: cuda-12.0 has toolkit 12.0 here, so that fewer environments serve"
+        " all machines; on its own, such a machine gets 13.0"
+    ) in printed
+    assert "driver 12.0, GPU 9.0: cuda-12.0 has" not in printed
+
+
+@PRINTED
 def test_what_is_not_built_for_the_fleet_is_one_line(made: Workspace, where: Workspace) -> None:
     fleet = (
         "solve",
@@ -308,6 +338,7 @@ def test_what_is_not_built_for_the_fleet_is_one_line(made: Workspace, where: Wor
     assert "driver 12.8, GPU 9.0: toolkit 12.8 would be native, but is not built here" in printed
     line = "ctk build --driver 12.4 --driver 12.8:9.0 --driver 13.0"
     assert f"to build for all of these machines: `{line}`" in printed
+    assert "no driver: nothing to build, it gets the newest toolkit that is built" in printed
     machines = json.loads(ctk(made, *fleet, "--json", check=True).stdout)["machines"]
     assert [machine["not_built"] for machine in machines] == ["12.4", "12.8", None, None]
     elsewhere = ctk(made, *fleet, "--channel", where.channel.as_uri(), check=True).stdout

@@ -196,5 +196,5 @@ def _words(answer: Served) -> str:
         parts = [f"toolkit {most}"]
         parts += [f"toolkit {other} for {listing(names, most=5)}" for other, names in rest]
     if answer.refused:
-        parts.append(f"{listing(answer.refused, most=5)} cannot be installed")
+        parts.append(f"{listing(answer.refused, most=5)} cannot be installed: {answer.why}")
     return "; ".join(parts)

@@ -98,7 +98,7 @@ def _check_channel(
         refuse_unreadable(options.key)  # before a channel is downloaded
     with source as place:
         if options.published:
-            _refuse_clashes(place, options.published, workspace)
+            _refuse_clashes(place, options.published, workspace, report)
         packages = packages_in([place], empty_ok=True)
         own = known_names(workspace).own
         with report.reading("check", packages) as task:
@@ -122,8 +122,11 @@ def _check_channel(
     return [ChannelBroken(problems, _step(name, found))]
 
 
-def _refuse_clashes(place: Path, published: str, workspace: Workspace) -> None:
-    """Raises NameReused if names of a channel have other content where they are published."""
+def _refuse_clashes(place: Path, published: str, workspace: Workspace, report: Reporter) -> None:
+    """Raises NameReused if names of a channel have other content where they are published.
+
+    Else it says how many names were compared.
+    """
     bucket = bucket_address(Path(published))
     if bucket:
         with open_bucket(bucket, workspace.recipes, Keep()) as target:
@@ -132,8 +135,12 @@ def _refuse_clashes(place: Path, published: str, workspace: Workspace) -> None:
         taken = on_server(published)
     else:
         taken = Folder(Path(published), workspace.recipes).names()
-    found = clashes(read_index(place).names(), taken)
-    refuse(found, without_credentials(published), workspace.recipes)
+    ours, shown = read_index(place).names(), without_credentials(published)
+    refuse(clashes(ours, taken), shown, workspace.recipes)
+    both = ours.keys() & taken.keys()
+    report.line(
+        f"{count(len(both), 'file name')} of {len(ours)} used in {shown}, all for the same content"
+    )
 
 
 def _step(name: str, found: ChannelReport) -> str:

@@ -58,7 +58,7 @@ def lint_files(checks: Sequence[str], *, as_annotations: bool) -> None:
             f"there is nothing to lint in {workspace.root}", "set CTK_ROOT to a checkout"
         )
     # The plan of each lock, then the checks.
-    with report.task("lint", len(tree.measured.locks) + 1) as task:
+    with report.task("lint", len(tree.measured.locks) + 1, of="steps") as task:
         tree.progress = lambda: task.advance(1)
         found = lint(tree, checks)
         task.advance(1)
@@ -97,9 +97,9 @@ def _audit_planned(
     published = published_set(workspace)
     request = Request(platforms=tuple(PLATFORMS))
     tags = python_tags(workspace.build_config)
-    with report.task("plan", len(published.locks)) as task:
+    with report.task("plan", len(published.locks), of="locks") as task:
         everything = plan(published, request, tags, lambda: task.advance(1))
-    with report.task("audit", len(everything.builds)) as task:
+    with report.task("audit", len(everything.builds), of="builds") as task:
         measured = contents.load(workspace)
         return audit.audit_planned(
             everything,

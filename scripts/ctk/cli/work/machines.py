@@ -18,6 +18,7 @@ from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of, not_built
 from ctk.solve.builds import choices
 from ctk.solve.fleet import Environment, Fleet, find_fleet
 from ctk.solve.machine import Machine, impossible, pairs, refuse_impossible
+from ctk.solve.reason import Kind
 from ctk.solve.solve import (
     ASKING,
     Catalogue,
@@ -25,6 +26,7 @@ from ctk.solve.solve import (
     Scenario,
     channel_url,
     lasting,
+    older,
     parse_spec,
 )
 from ctk.solve.why import find_reason, newer_nvjitlink, toolkit_in_words
@@ -149,7 +151,10 @@ def _nothing_for(refused: Sequence[Machine], fleet: Fleet) -> Unsolvable:
     if len(fleet.alone) > 1:
         kinds = f"{len(refused)} of {len(fleet.alone)} kinds of machines"
         whose = f"{kinds} get nothing; {first.words}: "
-    return Unsolvable(f"{whose}{reason.cause}", reason.step, kind=reason.kind)
+    step = reason.step
+    if whose and reason.kind is Kind.NOT_BUILT:  # its step is for the first machine
+        step = f"run {_build_for_all(fleet)}"
+    return Unsolvable(f"{whose}{reason.cause}", step, kind=reason.kind)
 
 
 def _notes(fleet: Fleet) -> list[str]:
@@ -158,6 +163,7 @@ def _notes(fleet: Fleet) -> list[str]:
     for environment in fleet.environments:
         if environment.pick.fit == "compat":
             lines += _compat_machines(environment, fleet.catalogue)
+        lines += _older_than_alone(environment, fleet)
         pick = environment.pick
         sentences = [choice.line for choice in choices(pick, fleet.catalogue)]
         sentences += newer_nvjitlink(pick.records, pick.scenario.specs)
@@ -170,6 +176,21 @@ def _notes(fleet: Fleet) -> list[str]:
     return lines
 
 
+def _older_than_alone(environment: Environment, fleet: Fleet) -> list[str]:
+    """The machines that would get a newer toolkit if they did not share an environment."""
+    shared = environment.pick.toolkit
+    newer: dict[str, list[str]] = {}
+    for machine in environment.machines:
+        own = fleet.alone[machine]
+        if own and shared and own.toolkit and older(shared, own.toolkit):
+            newer.setdefault(own.toolkit, []).append(machine.words)
+    return [
+        f"{'; '.join(machines)}: {environment.name} has toolkit {shared} here, so that fewer"
+        f" environments serve all machines; on its own, such a machine gets {toolkit}"
+        for toolkit, machines in newer.items()
+    ]
+
+
 def _what_to_build(fleet: Fleet, lacking: Mapping[Machine, str]) -> list[str]:
     """The toolkits that machines of a fleet lack, and the line that builds for all of it."""
     lines = [
@@ -178,17 +199,25 @@ def _what_to_build(fleet: Fleet, lacking: Mapping[Machine, str]) -> list[str]:
     ]
     if not lines:
         return []
-    words = ["ctk", "build"]
-    pick = fleet.alone[next(iter(lacking))]
-    if pick:
-        words += names_to_build(pick, fleet.catalogue)
+    lines.append(f"to build for all of these machines: {_build_for_all(fleet)}")
+    lines += [
+        f"{machine.words}: nothing to build, it gets the newest toolkit that is built"
+        for machine in fleet.alone
+        if not machine.driver
+    ]
+    return lines
+
+
+def _build_for_all(fleet: Fleet) -> str:
+    """The command that builds what a fleet asks for, for each of its machines with a driver."""
+    words = ["ctk", "build", *names_to_build(fleet.request, fleet.catalogue)]
     for machine in fleet.alone:
         if machine.driver:
             gpu = f":{machine.arch}" if machine.arch else ""
             words += ["--driver", f"{machine.driver}{gpu}"]
     if fleet.catalogue.subdir != this_platform():
         words += ["--platform", fleet.catalogue.subdir]
-    return [*lines, f"to build for all of these machines: `{shlex.join(words)}`"]
+    return f"`{shlex.join(words)}`"
 
 
 def _compat_machines(environment: Environment, catalogue: Catalogue) -> list[str]:

@@ -207,7 +207,7 @@ def show_toolkit(
     if native:
         report.line(f"toolkit {native} native is possible too: add cuda-version={native}")
     if missing:
-        step = how_to_build(names_to_build(pick, channels), pick.scenario)
+        step = how_to_build(names_to_build(pick.scenario.specs, channels), pick.scenario)
         report.line(f"toolkit {missing} would be native, but is not built here: {step}")
     for line in (*_about_driver(pick, machine), *support):
         report.line(line)
@@ -262,12 +262,12 @@ def _unseen_driver(state: DriverState) -> str:
     )
 
 
-def names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
+def names_to_build(specs: Sequence[str], channels: Catalogue) -> list[str]:
     """The requested packages that recipes of this checkout make.
 
     [] if the default build has them all.
     """
-    names = [parse_spec(spec).name for spec in pick.scenario.specs]
+    names = [parse_spec(spec).name for spec in specs]
     maker_of = checkout_of(channels).maker
     makers = {name: maker for name in names if (maker := maker_of(name))}
     if all(maker.is_default for maker in makers.values()):

@@ -108,7 +108,7 @@ def planned_for(chosen: Selection, base: str, workspace: Workspace, report: Repo
         chosen = replace(chosen, pythons=[only])
     request = _request(chosen, recipes, tags, workspace)
     named = recipes_of(recipes, chosen.packages or ())
-    with report.task("plan", len(recipes.locks)) as task:
+    with report.task("plan", len(recipes.locks), of="locks") as task:
         planned = plan(recipes, request, tags, lambda: task.advance(1))
     if chosen.packages or chosen.drivers:
         # Late: it reads specs, with a library that is slow to import.

@@ -38,7 +38,7 @@ def rebuild_places(names: Sequence[str], number: str, jobs: int | None) -> None:
     if number != "all" and int(number) < len(chosen):
         report.line(f"{number} from {count(len(chosen), 'package')}")
         chosen = sorted(random.sample(chosen, int(number)))
-    with exclusive(here, report.say), report.task("rebuild", len(chosen)) as task:
+    with exclusive(here, report.say), report.task("rebuild", len(chosen), of="packages") as task:
 
         def progress(package: Path, differences: Sequence[object]) -> None:
             task.advance(1, f"{package.name} differs" if differences else "")

@@ -64,7 +64,7 @@ def build_recipe(recipe: Path, options: RecipeOptions) -> None:
         ordered = order(found, files, channels, scratch, cuda, pythons)
         _show_order(ordered, place, log, report)
         shop = Workshop(ordered, channels, folder, workspace, log, report.say)
-        with report.task(f"build {found.name}", len(ordered.variants)) as task:
+        with report.task(f"build {found.name}", len(ordered.variants), of="variants") as task:
             made = list(
                 shop.build(
                     lambda variant: task.advance(0, f"building {variant.id}"),

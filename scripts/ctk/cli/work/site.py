@@ -64,6 +64,17 @@ def make(folder: Path, options: SiteOptions) -> None:
     )
     _show_whose(own, questions.addresses, report)
     report.line(f"open {(folder / 'index.html').absolute().as_uri()}")
+    if options.url:
+        report.line(f"for users: {address_for_users(folder, own, options.url)}")
+
+
+def address_for_users(folder: Path, own: Path | str, url: str) -> str:
+    """Where users read the site: beside the channel, if the folders are beside each other."""
+    place, above = Path(own), url.rstrip("/").rpartition("/")
+    are_together = place.absolute().parent == folder.absolute().parent
+    if are_together and place.name == above[2]:
+        return f"{above[0]}/{folder.name}/"
+    return f"the address at which your web server serves {folder}"
 
 
 @contextmanager
@@ -171,7 +182,7 @@ def _answers(
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """The answers of each piece of the questions, by its name."""
     workers = jobs or os.cpu_count() or 1
-    with report.task("questions", questions.number) as task:
+    with report.task("answers for the page", questions.number, of="questions") as task:
         pieces = solved(questions.work, workers, task.advance, workspace.notes / NOTES)
         return sorted((piece.name, found) for piece, found in pieces)
 
