@@ -275,17 +275,14 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "got unexpected extra argument(s) (recipes/cuda-crt)",
             "`ctk lint` reads all recipes",
         ),
-<<<<<<< HEAD
         (
             "lint DevHasRunExports PinsSpanTheMajor",
             "got unexpected extra argument(s) (DevHasRunExports PinsSpanTheMajor)",
             "name a check as in `ctk lint --check DevHasRunExports --check PinsSpanTheMajor`",
         ),
         ("publish --keep 1", "invalid value for '--keep': it is less than 2", "see ctk publish"),
-=======
         ("prune", "there is no `ctk prune`", "`ctk clean` shows what nothing needs"),
         ("rollback http://x.org/cuda", "http://x.org/cuda is an address", "name the folder"),
->>>>>>> 5640d076 (Keepers are told what a fleet, a refused package, a number of progress and an address mean)
         ("list", "there is no `ctk list`", "`ctk solve cuda-core` shows a package"),
         ("search cuda-core", "there is no `ctk search`", "`ctk solve cuda-core` shows a package"),
         (
