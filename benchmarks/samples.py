@@ -29,8 +29,10 @@ _GPUS = re.compile(r"(set\(CMAKE_CUDA_ARCHITECTURES) [^)]*\)")
 # Sample, or library of the second part -> why it fails.
 KNOWN = {
     "Samples/4_CUDA_Libraries/simpleCUFFT_callback": "wants the static cuFFT, which no wheel has",
+    "Samples/2_Concepts_and_Techniques/particles": "includes no <thrust/tuple.h>",
     "Samples/2_Concepts_and_Techniques/segmentationTreeThrust": "includes no <thrust/tuple.h>",
     "Samples/3_CUDA_Features/cdpQuadtree": "includes no <thrust/tuple.h>",
+    "Samples/5_Domain_Specific/smokeParticles": "includes no <thrust/tuple.h>",
     "cuBLASLt": "its header helpers.h calls assert, and includes no cassert",
     "nvCOMP": "its examples are for nvCOMP 5.3, and nvCOMP 6 has other names",
 }
