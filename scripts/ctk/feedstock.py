@@ -46,11 +46,7 @@ conda-forge cannot take it, because:
 
 The repository's docs/upstream has what conda-forge can use: proposals, each with a command.
 
-{sources}The packages need that repository's channel, whose `cuda-version` has native and compat
-builds. Name that channel before conda-forge when you build, test and install. `CHANNEL` is its
-address.
-
-To install `rattler-build` and `conda smithy`:
+{sources}{channel}To install `rattler-build` and `conda smithy`:
 
     conda create -n smithy -c conda-forge conda-smithy rattler-build
 
@@ -62,6 +58,7 @@ To build for this machine (`--target-platform` names another):
 The first option is for outputs that share one tree. The second is for libraries' links in noarch
 packages of Linux targets.
 
+{driver}{shared}\
 To write the CI files, first add to recipe/conda_build_config.yaml where the CI takes packages
 from, and where it uploads them. We have not run such a CI:
 
@@ -79,6 +76,21 @@ licence that differs by platform.
 _SOURCES = (
     "The sources are the wheels of the package index that was configured for the export, with"
     " address and sha256.\n\n"
+)
+_OWN_CHANNEL = (
+    "The packages need that repository's channel, whose `cuda-version` has native and compat\n"
+    "builds. Name that channel before conda-forge when you build, test and install. `CHANNEL` is\n"
+    "its address.\n\n"
+)
+_DRIVER = (
+    "The tests of native packages need a driver. On a machine without one, first state the driver"
+    " of\nthe newest release that you build, as in `export CONDA_OVERRIDE_CUDA={minor}`. The CI of"
+    " conda-smithy\nstates one only for recipes that read `cuda_compiler_version`, so set this"
+    " variable there, too.\n\n"
+)
+_SHARED = (
+    "The native and the compat build each make {packages}, under the same file name. Their bytes"
+    " may differ,\nso upload the package of one of them.\n\n"
 )
 _WHEELS = (
     "Its sources are wheels. conda-forge's linter refuses compiled ones, and its recipes of CUDA"
@@ -146,6 +158,7 @@ _COMMENTS = {
     ),
 }
 """Key of the variants -> the comment above it."""
+_IS_DEFINED = re.compile(r"(\w+) is defined")
 _NAME = r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*"
 
 Locate = Callable[[Artefact], str]
@@ -188,12 +201,14 @@ class _Export:
         plan: Its builds, on all platforms.
         locks: The releases of these builds.
         tags: The Pythons of the checkout.
+        older: The versions that are locked, and not exported.
     """
 
     recipe: Recipe
     plan: Plan
     locks: Sequence[ReleaseLock]
     tags: Sequence[str]
+    older: Sequence[str]
 
     @property
     def subdirs(self) -> list[str]:
@@ -223,13 +238,13 @@ def feedstock(
     """The files of a feedstock, by path.
 
     It is for the releases given, as CTK minors or names of locks; for the newest CTK release that
-    has it, or every CUDA major, otherwise. `say` is called with a line about CUDA majors that the
-    releases given leave out.
+    has it, or every CUDA major, otherwise. `say` is called with a line about each thing that is
+    left out: a CUDA major, a release without a build, an older version.
 
     Raises:
         UnknownName: No such recipe or release.
-        BadValue: No maintainer, or no name of one, a recipe that no release given has, or one whose
-            sources are parts of this repository.
+        BadValue: No maintainer, or no name of one, a recipe that no release given has, one whose
+            sources are parts of this repository, or releases that need a feedstock each.
         NotPublished: The index lacks artefacts; every one is named.
     """
     published = published_set(workspace)
@@ -238,15 +253,16 @@ def feedstock(
     _refuse_maintainers(maintainers)
     _refuse_own_sources(published.recipes[name])
     export = _export(workspace, published, published.recipes[name], releases)
-    if releases:
-        _say_left_out(export, published, say)
-    offers = _offers(export.plan, locate)
+    _refuse_unequal(export)
+    for line in _left_out(export, published, releases):
+        say(line)
+    recipe = _standalone(export, _offers(export.plan, locate), maintainers)
     return {
-        "recipe/recipe.yaml": _standalone(export, offers, maintainers),
+        "recipe/recipe.yaml": recipe,
         "recipe/conda_build_config.yaml": _variants(workspace, export.recipe, export.locks),
         "conda-forge.yml": _smithy(workspace, export.recipe, export.subdirs),
         "LICENSE.txt": read_plain_text(workspace.root / "LICENSE"),
-        "README.md": _readme(export, workspace.root, has_wheels=bool(offers)),
+        "README.md": _readme(export, workspace.root, has_wheels="url: " in recipe),
         ".gitignore": _GITIGNORE,
         ".gitattributes": _GITATTRIBUTES,
         **_files_beside(export.recipe, workspace),
@@ -297,22 +313,65 @@ def _export(
 ) -> _Export:
     tags = python_tags(workspace.build_config)
     planned = _planned(published, recipe, releases, tags)
-    names = dict.fromkeys(build.lock for build in planned.builds)
-    return _Export(recipe, planned, [published.locks[name][0] for name in names], tags)
+    newest = [b for b in planned.builds if _is_newest(b, published.locks[b.lock][0])]
+    older = [b.outputs[0].version for b in planned.builds if b not in newest]
+    names = dict.fromkeys(build.lock for build in newest)
+    return _Export(
+        recipe,
+        replace(planned, builds=tuple(newest)),
+        [published.locks[name][0] for name in names],
+        tags,
+        tuple(dict.fromkeys(older)),
+    )
 
 
-def _say_left_out(export: _Export, published: Set, say: Callable[[str], None]) -> None:
-    """Says which CUDA majors the chosen releases leave out, of a recipe with builds for each."""
-    if "cuda_version" in export.recipe.names_used:
-        return
-    everything = _planned(published, export.recipe, (), export.tags)
-    majors = {published.locks[build.lock][0].major for build in everything.builds}
-    left_out = sorted(majors - {lock.major for lock in export.locks}, key=int)
-    if left_out:
-        say(
-            f"CUDA {listing(left_out)} is left out, as --release names none of it; without"
-            " --release it is there"
-        )
+def _refuse_unequal(export: _Export) -> None:
+    """Raises BadValue for releases of which only some have what a recipe asks for by `is defined`.
+
+    A variant file has each key for all of its builds, so they would lose it without a word.
+    """
+    asked = set(_IS_DEFINED.findall(read_plain_text(export.recipe.file)))
+    for key in sorted(asked):
+        having = [lock.name for lock in export.locks if key in variant_keys(lock, _ANY_OTHER)]
+        if having and len(having) < len(export.locks):
+            others = [lock.name for lock in export.locks if lock.name not in having]
+            raise BadValue(
+                f"{export.recipe.name} has {key} in {listing(having)}, and not in"
+                f" {listing(others)}, and the variants of a feedstock cannot say this",
+                "export each release into a feedstock of its own",
+            )
+
+
+def _left_out(export: _Export, published: Set, releases: Sequence[str]) -> Iterator[str]:
+    """What an export leaves out, in sentences.
+
+    CUDA majors that the releases given do not name, of a recipe with builds for each; releases
+    given that have no build of their own; older versions that are locked, too.
+    """
+    recipe = export.recipe
+    if releases and not _is_of_toolkit(recipe, published):
+        everything = _planned(published, recipe, (), export.tags)
+        majors = {published.locks[build.lock][0].major for build in everything.builds}
+        others = sorted(majors - {lock.major for lock in export.locks}, key=int)
+        if others:
+            yield (
+                f"CUDA {listing(others)} is left out, as --release names none of it; without"
+                " --release it is there"
+            )
+    built = {word for lock in export.locks for word in (lock.name, lock.minor)}
+    without = [release for release in releases if release not in built]
+    if without and _is_of_toolkit(recipe, published):
+        have = "have" if len(without) > 1 else "has"
+        yield f"{listing(without)} {have} no build of {recipe.name} of its own"
+    if export.older:
+        yield f"older versions are left out, which are locked here, too: {listing(export.older)}"
+
+
+def _is_of_toolkit(recipe: Recipe, published: Set) -> bool:
+    """Whether a recipe packages a component of the toolkit, whose versions a release has."""
+    locks = [lock for lock, _ in published.locks.values() if lock.is_ctk]
+    keys = {part.variant_key for lock in locks for part in lock.components.values()}
+    return not recipe.names_used.isdisjoint({"cuda_version", *keys})
 
 
 def _readme(export: _Export, root: Path, *, has_wheels: bool) -> str:
@@ -324,11 +383,32 @@ def _readme(export: _Export, root: Path, *, has_wheels: bool) -> str:
         revision=_revision(root),
         reasons="\n".join(reasons),
         sources=_SOURCES if has_wheels else "",
+        channel="" if export.recipe.name == "cuda-version" else _OWN_CHANNEL,
+        driver=_driver(export),
+        shared=_shared(export),
         count=count(len(export.packages), "package"),
         packages=", ".join(export.packages),
         version=listing(export.versions),
         for_what=_for_what(export),
     )
+
+
+def _driver(export: _Export) -> str:
+    """That tests of native packages need a driver; "" for an export without any."""
+    if "cuda_fit" not in export.recipe.names_used:
+        return ""
+    minors = [lock.minor for lock in export.locks if lock.minor]
+    newest = max(minors, key=Version) if minors else f"{export.locks[-1].major}.X"
+    return _DRIVER.format(minor=newest)
+
+
+def _shared(export: _Export) -> str:
+    """The packages that the native and the compat variant of a recipe both make, in a sentence."""
+    if "cuda_fit" not in export.recipe.names_used:
+        return ""
+    outputs = [output for build in export.plan.builds for output in build.outputs]
+    names = dict.fromkeys(o.name for o in outputs if "cuda_fit" not in o.variant)
+    return _SHARED.format(packages=listing(list(names))) if names else ""
 
 
 def _for_what(export: _Export) -> str:
@@ -400,8 +480,7 @@ def _planned(published: Set, recipe: Recipe, releases: Sequence[str], tags: Sequ
         request = Request(releases=chosen, recipes=(recipe.name,), platforms=tuple(PLATFORMS))
         planned = plan(published, request, tags)
         if planned.builds:
-            builds = tuple(b for b in planned.builds if _is_newest(b, published.locks[b.lock][0]))
-            return replace(planned, builds=builds)
+            return planned
     reasons = list(dict.fromkeys(entry.reason for entry in planned.left_out))
     if not reasons:
         reasons = [f"no lock of {', '.join(releases) or 'any release'} has it"]
@@ -416,7 +495,7 @@ def _choices(published: Set, recipe: Recipe, releases: Sequence[str]) -> list[li
     """
     if releases:
         return [list(releases)]
-    if "cuda_version" not in recipe.names_used:
+    if not _is_of_toolkit(recipe, published):
         return [[]]
     minors = [lock.minor for lock, _ in published.locks.values() if lock.is_ctk]
     return [[minor] for minor in sorted(minors, key=Version, reverse=True)]
@@ -475,7 +554,7 @@ def _skips(export: _Export) -> list[str]:
                 continue
             conditions = [f'target_platform == "{subdir}"']
             if differ:
-                conditions.append(_is_of(lock))
+                conditions.append(_is_of(lock, export.recipe))
             if tags != pythons:
                 names = ", ".join(f'"{tag}"' for tag in tags)
                 conditions.append(f"python_tag in [{names}]")
@@ -483,11 +562,15 @@ def _skips(export: _Export) -> list[str]:
     return list(dict.fromkeys(skips))
 
 
-def _is_of(lock: ReleaseLock) -> str:
-    """The condition for builds of a release."""
-    if lock.is_ctk:
+def _is_of(lock: ReleaseLock, recipe: Recipe) -> str:
+    """The condition for builds of a release, by a key that the recipe reads."""
+    if not lock.is_ctk:
+        return f'cuda_major == "{lock.major}"'
+    if "cuda_version" in recipe.names_used:
         return f'cuda_version == "{lock.minor}"'
-    return f'cuda_major == "{lock.major}"'
+    parts = lock.components.values()
+    part = next(part for part in parts if part.variant_key in recipe.names_used)
+    return f'{part.variant_key} == "{part.version}"'
 
 
 def _lost(
@@ -574,6 +657,8 @@ def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str
     names = [subdir.replace("-", "_") for subdir in subdirs]
     platforms = settings.get("build_platform", {})
     settings["build_platform"] = {k: v for k, v in platforms.items() if k in names}
+    # Else a rerender replaces our instructions, and the licence, by its own.
+    settings["skip_render"] = ["README.md", "LICENSE.txt"]
     # conda-smithy builds on these unless told otherwise.
     settings["provider"] |= {name: "None" for name in ("win_64", "osx_64") if name not in names}
     return _dumped({key: value for key, value in settings.items() if value})

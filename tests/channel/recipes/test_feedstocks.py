@@ -42,6 +42,10 @@ USUAL = (
 )
 
 
+MADE_OF_NAMES = "cuda-driver-dev"
+"""A component of the toolkit that reads no wheel, and not the toolkit's version."""
+
+
 def address(artefact: Artefact) -> str:
     return f"https://index.invalid/{artefact.file}"
 
@@ -61,7 +65,8 @@ def exported(name: str) -> dict[str, str]:
 def plan_of(name: str) -> Plan:
     """What the repository plans of the releases that the feedstock is for."""
     workspace = Workspace(ROOT)
-    releases = read(exported(name)["recipe/conda_build_config.yaml"]).get("cuda_version", ())
+    variants = read(exported(name)["recipe/conda_build_config.yaml"])
+    releases = variants.get("cuda_version", [NEWEST] if name == MADE_OF_NAMES else [])
     request = Request(releases=releases, recipes=(name,))
     planned = plan(published_set(workspace), request, python_tags(workspace.build_config))
     # An older version of a project, which has it in the build's name, is for another branch.
@@ -140,7 +145,7 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(
         expected |= {"win and arm64", "not (win and arm64)"}
     assert {*map(selector, variants.splitlines())} - {""} == expected
     same = unhashed if "python_tag:" in text else str
-    sources = {(address(a), a.sha256) for a in plan.artefacts}
+    sources = {(address(a), a.sha256) for a in plan.artefacts if name != MADE_OF_NAMES}
     assert set(re.findall(r"url: (\S+)\n\s+sha256: (\S+)", text)) == sources
     assert ".cache" not in text and "../common" not in text
     write(files, folder)
@@ -289,6 +294,61 @@ def test_a_cuda_major_that_the_release_leaves_out_is_named(
     assert [line.partition(" is left out")[0] for line in lines] == (
         [f"CUDA {left_out}"] if left_out else []
     )
+
+
+def test_a_component_without_the_toolkit_s_version_is_exported_for_one_release() -> None:
+    """Its sources are made: they need no wheel."""
+    files = exported(MADE_OF_NAMES)
+    assert len(read(files["recipe/conda_build_config.yaml"])["cudart"]) == 1
+    assert "wheel" not in files["README.md"].partition("To install")[0]
+
+
+def test_releases_of_such_a_component_differ_by_its_own_version() -> None:
+    """The driver's headers of ARM begin with CUDA 12.3."""
+    releases = ("12.2", NEWEST)
+    files = feedstock(Workspace(ROOT), MADE_OF_NAMES, releases, ("someone",), address, made)
+    recipe = str(files["recipe/recipe.yaml"])
+    assert re.search(r'- target_platform == "linux-aarch64" and cudart == "12\.2\.\d+"', recipe)
+    assert "cuda_version" not in recipe
+
+
+def test_releases_that_differ_in_what_is_defined_are_refused() -> None:
+    with pytest.raises(
+        BadValue, match=r"has nvptxcompiler in cuda-.*, and not in cuda-12\.9"
+    ) as said:
+        feedstock(Workspace(ROOT), "cuda-nvcc", ("12.9", NEWEST), ("someone",), address, made)
+    assert said.value.step == "export each release into a feedstock of its own"
+
+
+@pytest.mark.parametrize(
+    ("name", "releases", "line"),
+    [
+        ("torchvision", (), r"older versions are left out, .*: 0\.\d+\.\d+"),
+        ("cuda-tileiras", ("12.9", NEWEST), "12.9 has no build of cuda-tileiras of its own"),
+    ],
+)
+def test_what_an_export_leaves_out_is_named(
+    name: str, releases: tuple[str, ...], line: str
+) -> None:
+    lines: list[str] = []
+    feedstock(Workspace(ROOT), name, releases, ("someone",), address, made, lines.append)
+    assert [bool(re.fullmatch(line, each)) for each in lines] == [True]
+
+
+def test_a_rerender_leaves_the_readme_and_the_licence() -> None:
+    settings = read(exported("cuda-core")["conda-forge.yml"])
+    assert settings["skip_render"] == ["README.md", "LICENSE.txt"]
+
+
+def test_the_readme_states_a_driver_for_the_tests_of_native_packages() -> None:
+    assert f"export CONDA_OVERRIDE_CUDA={NEWEST}`" in exported("cuda-nvcc")["README.md"]
+    assert "CONDA_OVERRIDE_CUDA" not in exported("nvidia-ml-py")["README.md"]
+
+
+def test_the_readme_names_packages_that_two_variants_make() -> None:
+    both = "The native and the compat build each make libcublas-files, under the same file name."
+    assert both in exported("libcublas")["README.md"]
+    assert "under the same file name" not in exported("cuda-core")["README.md"]
 
 
 def test_what_is_made_of_names_is_beside_the_recipe() -> None:
