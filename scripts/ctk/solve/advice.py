@@ -287,6 +287,19 @@ def _version_meant(wanted: Spec, others: OtherChannels) -> str:
     return exact[1] if exact else ""
 
 
+def how_made(lacking: Iterable[Scenario], catalogue: Catalogue) -> str:
+    """The verb for a package that is there for some toolkits only: ``built here``, or published.
+
+    Args:
+        lacking: Requests for the package with the toolkits that it is not there for.
+        catalogue: The channels. What recipes of this checkout make for such a toolkit is only not
+            built; NVIDIA publishes nothing for the others.
+    """
+    planned = planned_of(catalogue)
+    could_be = planned is not None and any(planned.solves(request) for request in lacking)
+    return "built here" if could_be else "published"
+
+
 @dataclass(frozen=True)
 class ToBuild:
     """What `ctk build` would make for a request."""

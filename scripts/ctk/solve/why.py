@@ -210,19 +210,38 @@ def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> l
     if own := _blocking(scenario, wanted.ideal, catalogue):
         return [f"{version} is left out by your {listing(own)}"] if is_newer else []
     if reason := request_reason(wanted, catalogue):
-        return [f"{version}: {reason.cause}"]
+        return _never_together(scenario, toolkit, reason)
     reasons = _not_native(scenario, toolkit, catalogue)
     return reasons + _all_the_same(wanted, toolkit, catalogue) if is_newer else reasons
+
+
+def _never_together(scenario: Scenario, toolkit: ChannelToolkit, reason: Reason) -> list[str]:
+    """Why a toolkit was passed over that the request goes with on no machine.
+
+    What limits this machine comes first: no other package changes that.
+    """
+    limits = _limits_in_words(scenario, toolkit) if scenario.driver else []
+    if is_refused := _refused_by_driver(scenario, toolkit):
+        return [*limits, is_refused]
+    if limits:
+        return [*limits, f"besides, {reason.cause}"]
+    return [f"{toolkit.version}: {reason.cause}"]
+
+
+def _refused_by_driver(scenario: Scenario, toolkit: ChannelToolkit) -> str:
+    """That a driver is too old even for the compat build of a toolkit; "" if it is not."""
+    least = toolkit.compat_driver
+    if scenario.driver and least and older(scenario.driver, least):
+        return f"even minor-version compatibility needs a driver for CUDA {least}"
+    return ""
 
 
 def _all_the_same(wanted: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
     """How to get a toolkit that is not native, or what even its compat build needs."""
     pinned = catalogue.pick(wanted)
     if pinned is None:
-        least = toolkit.compat_driver
-        if wanted.driver and least and older(wanted.driver, least):
-            return [f"even minor-version compatibility needs a driver for CUDA {least}"]
-        return []
+        is_refused = _refused_by_driver(wanted, toolkit)
+        return [is_refused] if is_refused else []
     fit = fit_of(pinned, wanted, toolkit)
     if fit is None or pinned.fit != "compat":
         return []
@@ -257,20 +276,30 @@ def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogu
         if cpu:
             how = f"with the CPU build of {listing(cpu)}"
         return [f"{version} native is possible too, {how}"]
-    reasons, lifted = [], native
+    lifted = native
     limit = limit_on(scenario.driver, scenario.arch, toolkit)
     if limit and limit.is_driver and toolkit.driver:
-        have = f"this one supports {scenario.driver}" if scenario.driver else "there is none"
-        reasons.append(f"{version} native needs a driver for CUDA {toolkit.driver}; {have}")
         lifted = replace(lifted, driver=toolkit.driver)
-    if limit and limit.is_gpu and scenario.arch:
-        reasons.append(f"{version} {_does_not_know(scenario.arch, toolkit)}")
+    if limit and limit.is_gpu:
         lifted = replace(lifted, arch=None)
     if catalogue.solves(lifted):
-        return reasons
+        return _limits_in_words(scenario, toolkit)
     own = _blocking(scenario, lifted, catalogue)
     by = f"your {listing(own)}" if own else "more than one thing"
     return [f"{version} native is left out by {by}"]
+
+
+def _limits_in_words(scenario: Scenario, toolkit: ChannelToolkit) -> list[str]:
+    """What of a machine keeps a toolkit from being native: its driver, its GPU, both or neither."""
+    limit = limit_on(scenario.driver, scenario.arch, toolkit)
+    sentences = []
+    if limit and limit.is_driver and toolkit.driver:
+        have = f"this one supports {scenario.driver}" if scenario.driver else "there is none"
+        needs = f"{toolkit.version} native needs a driver for CUDA {toolkit.driver}"
+        sentences.append(f"{needs}; {have}")
+    if limit and limit.is_gpu and scenario.arch:
+        sentences.append(f"{toolkit.version} {_does_not_know(scenario.arch, toolkit)}")
+    return sentences
 
 
 def _does_not_know(gpu: str, toolkit: ChannelToolkit) -> str:

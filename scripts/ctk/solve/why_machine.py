@@ -10,7 +10,7 @@ from rattler import Version, VersionSpec
 from ctk.core.console import listing
 from ctk.package.records import spec_name
 from ctk.plan.names import known_substitutes
-from ctk.solve.advice import is_for_page
+from ctk.solve.advice import how_made, is_for_page
 from ctk.solve.reason import Kind, Reason, conflict, droppable_pins, texts, toolkits_for
 from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario, Spec, older, parse_spec
 
@@ -160,8 +160,11 @@ def _subject(
         return listing(texts(at_fault)), len(at_fault) > 1
     several = len(toolkits) > 1
     toolkit = "toolkits" if several else "toolkit"
-    published = f"{at_fault[0].text} is published for {toolkit} {listing(toolkits)} only"
-    return f"{published}, which", several
+    asked = at_fault[0].text
+    others = [t.version for t in catalogue.toolkits if t.version not in toolkits]
+    lacking = [scenario.ideal.asking(asked, f"cuda-version={version}") for version in others]
+    made = how_made(lacking, catalogue)
+    return f"{asked} is {made} for {toolkit} {listing(toolkits)} only, which", several
 
 
 def _published_for(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> list[str]:

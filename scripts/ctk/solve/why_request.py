@@ -17,6 +17,7 @@ from ctk.solve.advice import (
     UnnamedChannel,
     base_with,
     checkout_of,
+    how_made,
     how_to_build,
     in_unnamed_channel,
     planned_of,
@@ -94,7 +95,7 @@ def _leave_out(scenario: Scenario, texts: Sequence[str], catalogue: Catalogue) -
 
 
 def _not_for_toolkit(toolkit: Spec, other: Spec, ideal: Scenario, catalogue: Catalogue) -> str:
-    """That a package is not published for a toolkit; "" for other conflicts of two specs."""
+    """That a package is not there for a toolkit; "" for other conflicts of two specs."""
     if toolkit.name != "cuda-version" or other.name == "cuda-version":
         return ""
     if other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name)):
@@ -108,7 +109,8 @@ def _not_for_toolkit(toolkit: Spec, other: Spec, ideal: Scenario, catalogue: Cat
     ]
     place = f" on {ideal.subdir} (it is on {listing(elsewhere_too)})" if elsewhere_too else ""
     has = listing(toolkits_for(other, ideal, catalogue))
-    return f"{other.text} is not published for {in_words(toolkit)}{place}; it is for {has}"
+    made = how_made([both], catalogue)
+    return f"{other.text} is not {made} for {in_words(toolkit)}{place}; it is for {has}"
 
 
 def _glibc_reason(ideal: Scenario, catalogue: Catalogue) -> Reason | None:

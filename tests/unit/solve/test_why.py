@@ -28,7 +28,17 @@ from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKING, Catalogue, Pick, Scenario, channel_url
 from ctk.solve.why import explain, find_reason, fit_in_words, newer_nvjitlink, solve_or_say_why
 from kit import foreign_channel
-from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
+from kit.small_channel import (
+    TOOLKITS,
+    Record,
+    asking,
+    base,
+    channel,
+    pair,
+    record,
+    toolkit,
+    write,
+)
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 PTX_NOT = "machine code and nvJitLink work, but the driver refuses its PTX with error 222"
@@ -164,6 +174,52 @@ def test_what_a_newer_toolkit_lacks_is_named(
         [write(tmp_path / "channel", few), write(tmp_path / "base", base())], "linux-64"
     )
     assert explain(pick(made, specs, "13.4"), made)[0] == f"13.4: {line}"
+
+
+def library_for(*versions: str) -> list[Record]:
+    """The toolkits, and a library with builds for some of them."""
+    records = [r for version in TOOLKITS for r in toolkit(version)]
+    for version in versions:
+        major, minor = version.split(".")
+        on = f">={version},<{major}.{int(minor) + 1}"
+        records += pair("library", "1.0", f"cuda{major}{minor}_", "linux-64", on)
+    return records
+
+
+@pytest.mark.parametrize(
+    ("planned", "made"), [((*TOOLKITS,), "built here"), (("12.0",), "published")]
+)
+def test_what_the_machine_lacks_comes_before_what_a_package_is_not_made_for(
+    tmp_path: Path, planned: tuple[str, ...], made: str
+) -> None:
+    all_of_it = Catalogue([write(tmp_path / "planned", iter(library_for(*planned)))], "linux-64")
+    place = write(tmp_path / "channel", iter(library_for("12.0")))
+    built = CheckoutCatalogue([place], "linux-64", Checkout(planned=lambda: all_of_it))
+    old_driver = explain(pick(built, "library", "12.4", "8.9"), built)
+    have = "this one supports 12.4"
+    too_old = "Even minor-version compatibility needs a driver for CUDA 13.0."
+    assert old_driver == [
+        f"13.4 native needs a driver for CUDA 13.4; {have}. {too_old}",
+        f"13.0 native needs a driver for CUDA 13.0; {have}. {too_old}",
+        f"12.9 native needs a driver for CUDA 12.9; {have}."
+        f" Besides, library is not {made} for toolkit 12.9; it is for 12.0.",
+        f"12.0 is picked, {LOADS}.",
+    ]
+    newest, *_ = explain(pick(built, "library", "13.4", "8.9"), built)
+    assert newest == f"13.4: library is not {made} for toolkit 13.4; it is for 12.0."
+
+
+@pytest.mark.parametrize(
+    ("planned", "made"), [((*TOOLKITS,), "built here"), (("13.0",), "published")]
+)
+def test_a_package_that_is_not_built_for_other_toolkits_is_not_called_unpublished(
+    tmp_path: Path, planned: tuple[str, ...], made: str
+) -> None:
+    all_of_it = Catalogue([write(tmp_path / "planned", iter(library_for(*planned)))], "linux-64")
+    place = write(tmp_path / "channel", iter(library_for("13.0")))
+    built = CheckoutCatalogue([place], "linux-64", Checkout(planned=lambda: all_of_it))
+    sentence, _ = problem(built, "library", "12.9", "8.9")
+    assert sentence.startswith(f"library is {made} for toolkit 13.0 only, which needs a driver")
 
 
 def test_a_channel_with_one_build_of_each_toolkit_has_nothing_to_explain(tmp_path: Path) -> None:
