@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from io import BufferedReader
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,13 @@ def _stamp(status: os.stat_result) -> str:
 
 
 # JSON files that a run leaves for the next one: a damaged one counts as missing.
+
+
+def free_folder(name: str) -> str:
+    """A folder here that is not there yet, for commands to print: ``./NAME``, or ``./NAME-2``."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(f"./{free}" for free in names if not os.path.lexists(free))
+
 
 LARGEST = 64 << 20
 """Bytes of a JSON file that is read."""

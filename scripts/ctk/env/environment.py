@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from ctk.core.console import Reporter
 from ctk.core.disk import disk_errors, refuse_breaking_path
 from ctk.core.errors import BadValue
-from ctk.core.files import read_json
+from ctk.core.files import free_folder, read_json
 from ctk.core.inside import is_file_name, place_in
 from ctk.core.locks import alone
 from ctk.env.activation import STARTUP, compile_modules, remove_bytecode, write_activation
@@ -83,7 +83,7 @@ def refuse_missing(prefix: Path) -> None:
         reason = "is not a folder"
     else:
         reason = "is not there"
-    place = "./my-env" if prefix.exists() else shlex.quote(str(prefix))
+    place = free_folder("my-env") if prefix.exists() else shlex.quote(str(prefix))
     step = f"name one, or create one: `ctk env create cuda-core --prefix {place}`"
     raise BadValue(f"{prefix} is not an environment: it {reason}", step)
 

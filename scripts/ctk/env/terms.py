@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, Busy, WouldLose
+from ctk.core.files import free_folder
 from ctk.env.install import key_of
 from ctk.env.prefix import Installed, Note
 from ctk.package.records import spec_name
@@ -85,35 +86,55 @@ def _refuse_packages_of_others(
     )
 
 
+def _needed_by(names: Iterable[str], installed: Installed) -> set[str]:
+    """Packages with these names, and all that they need, as they are installed."""
+    depends = {
+        str(record["name"]): [spec_name(str(need)) for need in record.get("depends") or ()]
+        for record in installed.records.values()
+    }
+    found: set[str] = set()
+    waiting = [*names]
+    while waiting:
+        name = waiting.pop()
+        if name in depends and name not in found:
+            found.add(name)
+            waiting += depends[name]
+    return found
+
+
 def _refuse_smaller_request(
     note: Note | None, installed: Installed, pick: Pick, asked: Sequence[str]
 ) -> None:
     """Refuses a request that leaves out what was asked for before, if packages would go with that.
 
-    A package also goes where another version no longer needs it: that is not loss.
+    A package also goes where another version of what is still named no longer needs it: that is not
+    loss.
     """
-    specs = Note((), tuple(asked)).specs
-    now = {spec_name(spec) for spec in specs}
+    request = Note((), tuple(asked))
+    now = {spec_name(spec) for spec in request.specs}
     before = {spec_name(spec) for spec in note.specs} if note else set()
-    picked = {record.name.normalized for record in pick.records}
+    left_out = sorted(before - now)
+    of_another_version = _needed_by(before & now, installed).difference(left_out)
     lost = sorted(
         (str(record["name"]), str(record.get("version")))
         for record in installed.records.values()
-        if record["name"] not in picked
+        if pick.record(record["name"]) is None and record["name"] not in of_another_version
     )
-    if not lost or before <= now:
+    if not lost or not left_out:
         return
     titles = [f"{name} {version}" for name, version in lost]
-    left_out = sorted(before - now)
     verb = "are" if len(left_out) > 1 else "is"
     cause = (
         f"{installed.prefix} would lose {len(lost)} of its"
         f" {count(len(installed.records), 'package')}, because {listing(left_out)} {verb} not named"
         f" now: {listing(titles, most=_SHOWN)}"
     )
-    more = [spec for spec in specs if spec_name(spec) not in before]
+    more = [spec for spec in request.specs if spec_name(spec) not in before]
     step = "to let them go, run it again with --yes"
-    if more:
+    if note and request.machine not in ({}, note.machine):
+        another = shlex.join(["ctk", "env", "create", *asked, "--prefix", free_folder("my-env")])
+        step = f"for another machine, make another environment: `{another}`; {step}"
+    elif more:
         add = shlex.join(["ctk", "env", "add", str(installed.prefix), *more])
         step = f"to keep them and have more: `{add}`; {step}"
     elif note:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from rattler import Gateway, Version, VersionSpec
 
 from ctk.core.console import listing
+from ctk.core.files import free_folder
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.model import ReleaseLock
 from ctk.package.records import records as read_records
@@ -43,7 +44,6 @@ _ONE_VERSION = re.compile(r"=*(\d+\.\d+(?:\.\d+)*(?:\.post\d+)?)(?:\.\*)?")
 LOOK_ELSEWHERE = (
     "see how its name is written, or name a channel that has it with --channel or --base"
 )
-_ENVIRONMENT = "./my-env"
 
 
 class Maker(NamedTuple):
@@ -202,19 +202,21 @@ def _with_pip(project: str, missing: str, scenario: Scenario, catalogue: Catalog
         or not catalogue.solves(scenario, specs=tuple(specs))
     ):
         return []
-    prefix = checkout_of(catalogue).prefix
-    if prefix:
-        words = ["ctk", "env", "add", prefix, "pip"]
+    environment = checkout_of(catalogue).prefix
+    if environment:
+        words = ["ctk", "env", "add", environment, "pip"]
     else:
-        words = _words_to_create(specs, scenario, catalogue)
-    environment = prefix or _ENVIRONMENT
+        environment = free_folder("my-env")
+        words = _words_to_create(specs, environment, scenario, catalogue)
     install = ["ctk", "env", "run", environment, "--", "python", "-m", "pip", "install", project]
     return [f"with pip: {shlex.join(words)} && {shlex.join(install)}"]
 
 
-def _words_to_create(specs: Iterable[str], scenario: Scenario, catalogue: Catalogue) -> list[str]:
+def _words_to_create(
+    specs: Iterable[str], environment: str, scenario: Scenario, catalogue: Catalogue
+) -> list[str]:
     """The command that makes an environment for the machine of a scenario."""
-    words = ["ctk", "env", "create", *specs, "--prefix", _ENVIRONMENT]
+    words = ["ctk", "env", "create", *specs, "--prefix", environment]
     words += ["--driver", scenario.driver] if scenario.driver else []
     words += ["--arch", scenario.arch] if scenario.driver and scenario.arch else []
     if checkout_of(catalogue).is_named:
@@ -287,14 +289,17 @@ def _version_meant(wanted: Spec, others: OtherChannels) -> str:
     return exact[1] if exact else ""
 
 
-def how_made(lacking: Iterable[Scenario], catalogue: Catalogue) -> str:
+def how_made(package: str, lacking: Iterable[Scenario], catalogue: Catalogue) -> str:
     """The verb for a package that is there for some toolkits only: ``built here``, or published.
 
     Args:
-        lacking: Requests for the package with the toolkits that it is not there for.
+        package: The name of the package.
+        lacking: Requests for it with the toolkits that it is not there for.
         catalogue: The channels. What recipes of this checkout make for such a toolkit is only not
             built; NVIDIA publishes nothing for the others.
     """
+    if not checkout_of(catalogue).maker(package):
+        return "published"
     planned = planned_of(catalogue)
     could_be = planned is not None and any(planned.solves(request) for request in lacking)
     return "built here" if could_be else "published"

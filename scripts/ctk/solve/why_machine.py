@@ -160,11 +160,11 @@ def _subject(
         return listing(texts(at_fault)), len(at_fault) > 1
     several = len(toolkits) > 1
     toolkit = "toolkits" if several else "toolkit"
-    asked = at_fault[0].text
+    asked = at_fault[0]
     others = [t.version for t in catalogue.toolkits if t.version not in toolkits]
-    lacking = [scenario.ideal.asking(asked, f"cuda-version={version}") for version in others]
-    made = how_made(lacking, catalogue)
-    return f"{asked} is {made} for {toolkit} {listing(toolkits)} only, which", several
+    lacking = [scenario.ideal.asking(asked.text, f"cuda-version={version}") for version in others]
+    made = how_made(asked.name, lacking, catalogue)
+    return f"{asked.text} is {made} for {toolkit} {listing(toolkits)} only, which", several
 
 
 def _published_for(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> list[str]:

@@ -109,7 +109,7 @@ def _not_for_toolkit(toolkit: Spec, other: Spec, ideal: Scenario, catalogue: Cat
     ]
     place = f" on {ideal.subdir} (it is on {listing(elsewhere_too)})" if elsewhere_too else ""
     has = listing(toolkits_for(other, ideal, catalogue))
-    made = how_made([both], catalogue)
+    made = how_made(other.name, [both], catalogue)
     return f"{other.text} is not {made} for {in_words(toolkit)}{place}; it is for {has}"
 
 

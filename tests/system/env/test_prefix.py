@@ -138,11 +138,15 @@ def test_what_was_asked_for_before_goes_only_with_yes(where: Workspace, prefix: 
     before = tree(prefix)
     refused = ctk(where, *create, "other")
     python = f"python {sys.version_info.major}.{sys.version_info.minor}.0"
+    note = Note.read(prefix)
+    assert note
+    again = note.again(prefix)
     assert refused.returncode == WouldLose.exit_code
     assert (
         refused.stderr
         == f"error: {prefix} would lose 3 of its 4 packages, because application is not named now: "
-        f"application 1.0, pure 1.0 and {python}\nnext: to let them go, run it again with --yes\n"
+        f"application 1.0, pure 1.0 and {python}\nnext: to keep and update them all: `{again}`;"
+        " to let them go, run it again with --yes\n"
     )
     document = json.loads(ctk(where, *create, "other", "--json").stdout)
     assert document["would_remove"] == ["application 1.0", "pure 1.0", python]

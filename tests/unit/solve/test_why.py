@@ -194,7 +194,9 @@ def test_what_the_machine_lacks_comes_before_what_a_package_is_not_made_for(
 ) -> None:
     all_of_it = Catalogue([write(tmp_path / "planned", iter(library_for(*planned)))], "linux-64")
     place = write(tmp_path / "channel", iter(library_for("12.0")))
-    built = CheckoutCatalogue([place], "linux-64", Checkout(planned=lambda: all_of_it))
+    makers = {"library": Maker("library", is_default=True)}
+    checkout = Checkout(maker=makers.get, planned=lambda: all_of_it)
+    built = CheckoutCatalogue([place], "linux-64", checkout)
     old_driver = explain(pick(built, "library", "12.4", "8.9"), built)
     have = "this one supports 12.4"
     too_old = "Even minor-version compatibility needs a driver for CUDA 13.0."
@@ -210,14 +212,16 @@ def test_what_the_machine_lacks_comes_before_what_a_package_is_not_made_for(
 
 
 @pytest.mark.parametrize(
-    ("planned", "made"), [((*TOOLKITS,), "built here"), (("13.0",), "published")]
+    ("planned", "made"), [(("13.0", "13.4"), "built here"), (("13.0",), "published")]
 )
 def test_a_package_that_is_not_built_for_other_toolkits_is_not_called_unpublished(
     tmp_path: Path, planned: tuple[str, ...], made: str
 ) -> None:
     all_of_it = Catalogue([write(tmp_path / "planned", iter(library_for(*planned)))], "linux-64")
     place = write(tmp_path / "channel", iter(library_for("13.0")))
-    built = CheckoutCatalogue([place], "linux-64", Checkout(planned=lambda: all_of_it))
+    makers = {"library": Maker("library", is_default=True)}
+    checkout = Checkout(maker=makers.get, planned=lambda: all_of_it)
+    built = CheckoutCatalogue([place], "linux-64", checkout)
     sentence, _ = problem(built, "library", "12.9", "8.9")
     assert sentence.startswith(f"library is {made} for toolkit 13.0 only, which needs a driver")
 
@@ -349,8 +353,9 @@ def test_what_is_fetched_is_of_the_list_whatever_was_typed(catalogue: Catalogue,
 
 
 def test_pip_is_named_with_an_environment_that_has_it_and_the_rest_of_the_request(
-    catalogue: Catalogue,
+    catalogue: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     here = CheckoutCatalogue(catalogue.channels, this_platform(), checkout_of(catalogue))
     *_, with_pip = problem(here, "cuda-core pandas", "13.0", "9.0")[1].splitlines()
     assert (
@@ -358,6 +363,9 @@ def test_pip_is_named_with_an_environment_that_has_it_and_the_rest_of_the_reques
         == "with pip: ctk env create cuda-core pip --prefix ./my-env --driver 13.0 --arch 9.0 && "
         "ctk env run ./my-env -- python -m pip install pandas"
     )
+    Path("my-env").mkdir()
+    *_, with_pip = problem(here, "cuda-core pandas", "13.0", "9.0")[1].splitlines()
+    assert with_pip.count("./my-env-2") == with_pip.count("./my-env") == 2
 
 
 def test_a_package_that_needs_a_newer_glibc_with_one_toolkit_is_published_for_it_all_the_same(

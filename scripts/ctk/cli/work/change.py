@@ -20,6 +20,7 @@ from ctk.cli.work.picks import REASON_LINES, reason_for_programs
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, WouldLose
+from ctk.core.files import free_folder
 from ctk.core.platforms import this_platform
 from ctk.env.add import Plan, client_line, on_its_driver, plan, refuse_unreadable
 from ctk.env.environment import refuse_unfinished
@@ -253,7 +254,7 @@ def refuse_worse(found: Examined, plan: Plan, specs: Sequence[str], stated: Stat
         ["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), "--move"]
     )
     whole = with_more(found.note.asked if found.note else (), specs, stated.options)
-    other = shlex.join(["ctk", "env", "create", *whole, "--prefix", "./another-env"])
+    other = shlex.join(["ctk", "env", "create", *whole, "--prefix", free_folder("another-env")])
     step = f"to let it change: `{add}`; to keep it, and make another one: `{other}`"
     raise WouldLose("\n".join(words), step)
 
