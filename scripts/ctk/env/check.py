@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from rattler import PackageRecord
+from rattler import PackageRecord, Version
 
 from ctk.core.console import count, listing
 from ctk.core.errors import CtkError
@@ -266,7 +266,14 @@ def _glibc_is_new_enough(environment: Examined) -> Finding:
         text = f"{glibc_needs(newer)}, and {glibc_in_words(subdir)}"
         step = "create it again with packages for older systems, from conda-forge or built here"
         return problem(text, step)
-    return ok(f"{glibc_in_words(subdir)}, which is new enough" if have else "not used on Windows")
+    if not have:
+        return ok("not used on Windows")
+    needed = [floor for floor in floors.values() if floor]
+    if environment.machine.stated and needed and not is_glibc_stated():
+        newest = max(needed, key=Version)
+        there = "that of the stated machine is not known"
+        return ok(f"needs {newest} or newer: {glibc_in_words(subdir)}, and {there}")
+    return ok(f"{glibc_in_words(subdir)}, which is new enough")
 
 
 @look_at(Examined, "driver")
@@ -330,21 +337,23 @@ def _toolkit_finding(environment: Examined, text: str) -> Finding:
 def _native_toolkit(environment: Examined) -> Finding:
     """A driver refuses the PTX of a toolkit that is newer than it (error 222).
 
-    A native toolkit is not newer.
+    A native toolkit is not newer than the driver of the machine that it was picked for.
     """
     toolkit, fit = environment.toolkit, environment.fit
     driver, arch = environment.machine.driver, environment.machine.arch
     if toolkit is None:
         return ok("no CUDA toolkit")
     text = f"toolkit {toolkit.version} {fit}".rstrip()
+    gpus = environment.targets(toolkit.version)
+    limit = limit_on(driver, arch, ChannelToolkit(toolkit.version, gpus=gpus))
+    if driver and limit and limit.is_driver:
+        newer = f"{text} is newer than the driver, which supports CUDA {driver}"
+        if fit == "native":  # what asks for a newer driver is a problem of the driver
+            return hint(f"{newer}: see driver", environment.fix())
+        return _toolkit_finding(environment, newer)
     if not driver or fit == "native":
         records = [package.record for package in environment.packages]
         return ok("; ".join([text, *newer_nvjitlink(records, environment.asked)]))
-    gpus = environment.targets(toolkit.version)
-    limit = limit_on(driver, arch, ChannelToolkit(toolkit.version, gpus=gpus))
-    if limit and limit.is_driver:
-        newer = f"{text} is newer than the driver, which supports CUDA {driver}"
-        return _toolkit_finding(environment, newer)
     knows_gpu = not arch or bool(gpus)  # a toolkit without a lock may not
     if fit == "compat" and limit is None and knows_gpu:
         step = environment.install(f"cuda-version={toolkit.version}=native_*")

@@ -281,6 +281,20 @@ def test_a_glibc_older_than_packages_need_is_found(
     )
 
 
+def test_the_glibc_of_a_stated_machine_is_not_that_of_this_one(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.toolkit()
+    for name, floor in {"libgcc": "2.9", "libstdcxx": "2.17"}.items():
+        made.package(name, "12.1.0", depends=[f"__glibc >={floor},<3.0.a0"])
+    found = check(made, "12.6")["glibc"]["found"]
+    assert found.startswith("needs 2.17 or newer: this machine has ")
+    assert found.endswith(", and that of the stated machine is not known")
+    monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", "2.31")
+    found = check(made, "12.6")["glibc"]["found"]
+    assert found == "CONDA_OVERRIDE_GLIBC states 2.31, which is new enough"
+
+
 @pytest.mark.parametrize("subdir", ["linux-aarch64", "win-64"])
 def test_the_glibc_of_another_machine_is_not_guessed(made: Made, subdir: str) -> None:
     made.package("app", subdir=subdir, depends=["__glibc >=2.99"])
@@ -488,7 +502,7 @@ def test_a_newer_driver_is_offered_only_if_something_can_be_installed_with_it(
     }
     (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
     found = check(made, "12.4", "7.0")
-    assert set(states(found)) == {DRIVER, GPU}
+    assert set(states(found)) == {DRIVER, TOOLKIT, GPU}
     assert all(
         found[name]["step"].startswith(step) and ", or " not in found[name]["step"]
         for name in (DRIVER, GPU)
@@ -531,7 +545,7 @@ def test_a_project_of_pip_without_libraries_is_a_note_and_not_in_the_way_of_cond
     made: Made, wheel: str, version: str, said: str, name: str
 ) -> None:
     made.toolkit("13.0", "native_100").wheel(wheel, version, f"{name}/__init__.py,,\n")
-    found = check(made)
+    found = check(made, "13.0")
     assert states(found) == {"CUDA projects of pip": "note"}
     assert found["CUDA projects of pip"]["found"] == f"without NVIDIA's libraries: {said}"
     step = f"`ctk solve {name} --prefix '{made.prefix}'`"
@@ -819,7 +833,11 @@ def test_a_toolkit_is_compared_with_the_driver_and_the_gpu(
         else {"constrains": ["__cuda >=12"]}
     )
     found = check(made.toolkit(version, build, **rules), driver, arch)
-    assert states(found) == ({} if state == "ok" else {name: state})
+    not_ok = {} if state == "ok" else {name: state}
+    if name == DRIVER and state == "problem":  # a native toolkit needs that driver
+        not_ok[TOOLKIT] = "note"
+        assert found[TOOLKIT]["found"].endswith(f"which supports CUDA {driver}: see driver")
+    assert states(found) == not_ok
     assert step in found[name]["step"]
     # What a newer driver is advised for, a newer driver does.
     if newer := re.search(r"driver to one for CUDA (\S+)", found[name]["step"]):
