@@ -37,6 +37,7 @@ from ctk.solve.advice import (
 )
 from ctk.solve.change import (
     cpu_instead,
+    needs_cuda,
     nvjitlink_of_another_toolkit,
     unasked_nvjitlink,
     wants_nvjitlink_of_another_toolkit,
@@ -75,6 +76,13 @@ _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
 
 
+GIVE_MACHINE_CODE = ("numba-cuda", "cupy", "pytorch", "triton")
+"""Packages that compile at run time, and give the driver machine code and no PTX.
+
+As measured: docs/pytorch-jax-cupy.md and docs/evidence/gpu-proof.md.
+"""
+
+
 # --- why a pick has its toolkit
 
 
@@ -105,6 +113,31 @@ def limit_in_words(fit: Fit) -> str:
             return "as asked for, although the driver loads the PTX of this toolkit"
         case LimitedBy.PACKAGES:
             return "although the driver loads the PTX of this toolkit"
+
+
+def what_runs(pick: Pick, catalogue: Catalogue) -> list[str]:
+    """What runs of a pick with a driver that refuses the PTX of its toolkit, in sentences.
+
+    [] where the driver refuses nothing.
+    """
+    scenario = pick.scenario
+    fit = fit_of(pick, scenario, catalogue.toolkit(pick.toolkit))
+    if fit is None or fit.limit is not LimitedBy.DRIVER:
+        return []
+    asked = [parse_spec(spec).name for spec in scenario.specs]
+    records = [pick.record(name) for name in GIVE_MACHINE_CODE if name in asked]
+    running = [record.name.normalized for record in records if record and needs_cuda(record)]
+    lines = []
+    if len(running) == 1:
+        lines.append(f"{running[0]} runs all the same: it gives the driver machine code")
+    elif running:
+        lines.append(f"{listing(running)} run all the same: they give the driver machine code")
+    gpu = (scenario.arch or "9.0").replace(".", "")
+    lines.append(
+        f'your own kernels run if you compile them to machine code, as with arch="sm_{gpu}", and'
+        " not to PTX"
+    )
+    return lines
 
 
 def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:

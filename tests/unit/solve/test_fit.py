@@ -9,8 +9,8 @@ import pytest
 from ctk.solve.fit import LimitedBy, fit_of, limit_on
 from ctk.solve.reason import Kind
 from ctk.solve.solve import Catalogue, ChannelToolkit, Pick, Scenario
-from ctk.solve.why import find_reason, fit_in_words, limit_in_words
-from kit.small_channel import base, channel, write
+from ctk.solve.why import find_reason, fit_in_words, limit_in_words, what_runs
+from kit.small_channel import base, channel, pair, toolkit, write
 
 TOOLKIT = ChannelToolkit("13.0", driver="13.0", compat_driver="12.0", gpus=("7.5", "9.0", "12.0"))
 
@@ -82,6 +82,27 @@ def test_a_compat_toolkit_that_nobody_asked_for_is_not_said_to_be_asked_for(
     assert "as asked for" in fit_in_words(pick, catalogue)
     words = fit_in_words(plain, catalogue)
     assert "as asked for" not in words and "add cuda-version=13.0=native_*" in words
+
+
+def test_what_runs_although_the_driver_refuses_ptx_is_said(tmp_path: Path) -> None:
+    names = ("numba-cuda", "cupy", "cuda-core")
+    made = [r for name in names for r in pair(name, "1", "h", "linux-64", ">=13.4,<13.5")]
+    place = write(tmp_path / "channel", iter([*toolkit("13.4"), *made]))
+    small = Catalogue([place], "linux-64")
+
+    def said(specs: str, driver: str | None, gpu: str | None) -> list[str]:
+        pick = small.pick(Scenario(tuple(specs.split()), "linux-64", driver, gpu))
+        assert pick is not None
+        return what_runs(pick, small)
+
+    gives = "the driver machine code"
+    own = 'your own kernels run if you compile them to machine code, as with arch="sm_89", and'
+    only, both = said("cuda-core", "13.0", "8.9"), said("cupy numba-cuda", "13.0", "8.9")
+    assert only == [f"{own} not to PTX"]
+    assert both == [f"numba-cuda and cupy run all the same: they give {gives}", *only]
+    one, *_ = said("cupy cuda-core", "13.0", None)
+    assert one == f"cupy runs all the same: it gives {gives}"
+    assert said("cupy", "13.4", "8.9") == said("cupy", None, None) == []
 
 
 def test_a_pick_without_a_toolkit_has_no_fit() -> None:

@@ -39,7 +39,7 @@ from ctk.solve.solve import (
     channel_url,
     parse_spec,
 )
-from ctk.solve.why import explain, newer_nvjitlink, solve_or_say_why, toolkit_in_words
+from ctk.solve.why import explain, newer_nvjitlink, solve_or_say_why, toolkit_in_words, what_runs
 
 REASON_LINES = 12
 """Lines of a solver's text that are shown below a cause; the rest says the same of every build."""
@@ -209,7 +209,7 @@ def show_toolkit(
     if missing:
         step = how_to_build(names_to_build(pick.scenario.specs, channels), pick.scenario)
         report.line(f"toolkit {missing} would be native, but is not built here: {step}")
-    for line in (*_about_driver(pick, machine), *support):
+    for line in (*what_runs(pick, channels), *_about_driver(pick, machine), *support):
         report.line(line)
     for reason in reasons:
         report.line(f"- {reason}")
