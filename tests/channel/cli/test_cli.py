@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +19,7 @@ from ctk import pipeline
 from ctk.audit import AuditReport
 from ctk.channel.local import packages
 from ctk.cli.main import app
+from ctk.cli.work import plan
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
@@ -71,11 +74,23 @@ def test_each_error_has_an_exit_code_of_its_own() -> None:
     assert [path.name for path in sources if re.search(r"Exit\((code=)?\d", path.read_text())] == []
 
 
+def test_a_dry_run_says_what_is_downloaded_and_the_disk_that_it_takes(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, missing = SimpleNamespace(size=2_000_000_000), SimpleNamespace(size=1_000_000_000)
+    todo = cast(plan.Plan, SimpleNamespace(artefacts=(there, missing)))
+    monkeypatch.setattr(plan, "missing", lambda artefacts, workspace: [missing])
+    words = "1000 MB to download; with the packages about 4000 MB of disk"
+    assert plan.what_it_takes(todo, checkout) == words
+
+
 def test_a_dry_run_prints_what_is_left_out_and_why_and_builds_nothing(checkout: Workspace) -> None:
     done = build(checkout, "--dry-run", "--platform", "linux-64", "--platform", "win-64")
     assert done.returncode == 0
     assert "hello-cuda13.4-linux-64" in done.stdout
     assert "2 builds, 2 packages, 1 artefact of" in done.stdout
+    second = done.stdout.splitlines()[1]
+    assert second.startswith("nothing to download; the packages take about ")
     assert "left out, by reason (-v: each)\n- hello: there is no wheel for win-64\n" in done.stdout
     done = build(checkout, "--dry-run", "-v", "--platform", "win-64")
     assert "nvidia-cuda-runtime 13.4.92 is not published for win-64" in re.sub(
