@@ -394,11 +394,20 @@ _LOOK = (
     "`ctk solve cuda-core` shows a package and what comes with it, `ctk release list` the toolkits"
     " that are locked"
 )
+_DELETE = (
+    "to delete an environment, delete its folder, as in `rm -r ./my-env`; to take packages out of"
+    " it, `ctk env create` with the rest"
+)
+_OF_OTHERS_IN_ENV = {
+    **dict.fromkeys(("uninstall", "remove", "rm", "delete"), _DELETE),
+    "list": "an environment is the folder that you named; `ctk doctor ./my-env` checks it",
+}
 OF_OTHERS = {
     **dict.fromkeys(
-        ("add", "create", "init", "install", "uninstall", "remove", "update", "upgrade", "sync"),
+        ("add", "create", "init", "install", "update", "upgrade", "sync"),
         _CHANGE,
     ),
+    **dict.fromkeys(("uninstall", "remove"), _DELETE),
     **dict.fromkeys(("list", "search", "show", "ls", "repoquery", "freeze", "tree"), _LOOK),
     **dict.fromkeys(
         ("activate", "shell"), "`. ./my-env/bin/activate`, or `ctk env run ./my-env -- python`"
@@ -615,8 +624,9 @@ def usage_error(error: typer.TyperException) -> CtkError:
     program = context.command_path if context else "ctk"
     text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
     command, missing = getattr(context, "command", None), getattr(error, "param", None)
-    if program == "ctk env" and re.fullmatch("no such command '[^']*'", text):  # such as add
-        step = _CHANGE
+    unknown = re.fullmatch("no such command '([^']*)'", text)
+    if program == "ctk env" and unknown:
+        step = _OF_OTHERS_IN_ENV.get(unknown[1], _CHANGE)
     if not isinstance(command, Command):
         return BadValue(text, step)
     if program == "ctk lint" and "extra argument" in text:

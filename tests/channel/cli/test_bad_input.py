@@ -290,6 +290,8 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "there is no `ctk install`",
             "`ctk env create cuda-core --prefix ./my-env` makes an",
         ),
+        ("remove ./my-env", "there is no `ctk remove`", "to delete an environment, delete its"),
+        ("env remove ./my-env", "no such command 'remove'", "to delete an environment, delete its"),
         ("activate ./my-env", "there is no `ctk activate`", "`. ./my-env/bin/activate`"),
         ("lst", "no such command 'lst'", "see ctk --help"),
         ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
