@@ -311,6 +311,31 @@ def test_what_a_file_lacks_here_is_said_before_anything_is_made(
     assert "ctk env create cuda-native cuda-core --prefix env --driver 13.0" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("lines", "cause", "step"),
+    [
+        ("numba-cuda, python=3.7", "with python=3.7 here", "another Python into the file"),
+        ("numba-cuda, numpy, numpy=0.1", "have no solution here", "--base, or create what is"),
+    ],
+)
+def test_a_pin_beside_the_lines_about_cuda_is_not_ignored(
+    lines: str,
+    cause: str,
+    step: str,
+    project: Workspace,
+    solve: Solve,
+    channels: list[str],
+    tmp_path: Path,
+) -> None:
+    """It created the lines about CUDA alone, with another Python, and said nothing."""
+    (tmp_path / "environment.yml").write_text(f"dependencies: [{lines}]\n")
+    words = ["--file", "environment.yml", "--prefix", "env", "--driver", "13.0"]
+    refused = ctk(project, "env", "create", *words, *channels)
+    assert refused.returncode != 0 and not (tmp_path / "env").exists()
+    assert cause in refused.stderr and step in refused.stderr
+    assert "create what is about CUDA alone: `ctk env create" in refused.stderr
+
+
 def test_a_build_of_a_file_is_of_the_toolkit_that_its_machine_gets(
     built: Workspace, tmp_path: Path
 ) -> None:

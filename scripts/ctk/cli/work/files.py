@@ -103,7 +103,10 @@ def create_from(
     solved = read.solved
     lacking = [*solved.missing, *not_here(read)]
     if lacking:
-        raise _lacking(read, lacking, prefix)
+        cause = f"no channel has {listing(lacking, most=_FEW)}"
+        raise Unsolvable(cause, _step_without_all(read, prefix))
+    if solved.pick and solved.part is Part.CUDA:
+        raise Unsolvable(_no_whole(read), _step_without_all(read, prefix))
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
         raise Unsolvable(
             f"not all of {path} is built here", f"build it first: `{build_line(read)}`"
@@ -117,15 +120,24 @@ def create_from(
         report.line(f"not installed, as they are for pip: {listing(left, most=_FEW)}")
 
 
-def _lacking(read: Read, names: Sequence[str], prefix: Path) -> Unsolvable:
-    """The error for a file of which no channel has all packages."""
-    lacking = listing(names, most=_FEW)
-    step = "name a base channel that has more with --base"
+def _no_whole(read: Read) -> str:
+    """That a file has a solution for its lines about CUDA alone, in words."""
+    if read.solved.without:
+        python = listing(read.solved.without)
+        return f"the lines about CUDA of {read.file.path} have no solution with {python} here"
+    return f"all lines of {read.file.path} together have no solution here"
+
+
+def _step_without_all(read: Read, prefix: Path) -> str:
+    """What to do about a file of which the channels cannot give all."""
+    steps = ["name a base channel that has more with --base"]
+    if read.solved.without:
+        steps.append("write another Python into the file")
     if read.solved.pick:
         words = ["ctk", "env", "create", *read.solved.scenario.specs, "--prefix", str(prefix)]
         words += machine_words(read)
-        step = f"{step}, or create what is about CUDA alone: `{shlex.join(words)}`"
-    return Unsolvable(f"no channel has {lacking}", step)
+        steps.append(f"create what is about CUDA alone: `{shlex.join(words)}`")
+    return ", or ".join(steps)
 
 
 def _of_pip(read: Read) -> list[str]:
