@@ -42,13 +42,14 @@ class RowsOfConda:
 
     Attributes:
         shelf: What the channels have.
+        lines: The lines of the environment for the platform.
         toolkit: The specs that choose its toolkit, as far as its other lines are to know it.
         is_old: Whether it was for CUDA 11 or older.
     """
 
     def __init__(self, shelf: Shelf, lines: Sequence[Line]) -> None:
         self.shelf = shelf
-        self._lines = lines
+        self.lines = lines
         self.toolkit: tuple[str, ...] = ()
         self.is_old = False
 
@@ -99,11 +100,11 @@ class RowsOfConda:
         """Whether a line asks for a package that brings the CUDA libraries that it needs."""
         return any(
             line.name in (_FRAMEWORKS if line.tool is Tool.CONDA else _FRAMEWORKS_OF_PIP)
-            for line in self._lines
+            for line in self.lines
         )
 
     def _asks_for(self, name: str) -> bool:
-        return any(line.tool is Tool.CONDA and line.name == name for line in self._lines)
+        return any(line.tool is Tool.CONDA and line.name == name for line in self.lines)
 
     @cached_property
     def with_toolkit(self) -> Catalogue:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import Version
 
 from ctk.core.console import listing
 from ctk.envfile.model import Line, Tool
@@ -15,9 +17,12 @@ from ctk.envfile.row import Answer, Row
 from ctk.envfile.rows_of_conda import RowsOfConda
 from ctk.envfile.shelf import TOOLKIT, asks_for_cuda_build, extras_of
 from ctk.plan.names import OtherName, pip_project_with_cuda
+from ctk.solve.advice import planned_of
+from ctk.solve.hidden import matching
 from ctk.solve.solve import parse_spec
 
 _MAJOR_OF_CUDA = re.compile(r"cu(?:da)?-?(\d\d)")
+_MINOR_OF_CUDA = re.compile(rf"{TOOLKIT} >=(\d+\.\d+),")
 
 
 class RowsOfPip:
@@ -64,22 +69,68 @@ class RowsOfPip:
         if is_of_nvidia and self._conda.has_framework:
             words = f"conda's {listing(names)} has its files, and the framework brings it"
             return Row(line, Answer.PIP, words, ())
-        toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(line.name))
         if is_of_nvidia or len(names) > 1:
-            is_here = self._shelf.solves(*names, *self._conda.toolkit)
-            step = "" if is_here else self._conda.step_for(names)
-            words = f"conda's {listing(names)} has its files"
-            return Row(line, Answer.PIP, words, (*names, *toolkit), step=step)
+            return self._files_of_wheel(line, names)
+        toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(line.name))
         package = self._same_of_conda(line, names[0])
         words = f"{meant.sentence}; {package.words}"
         specs = package.specs and (*package.specs, *toolkit)
         return replace(package, line=line, answer=Answer.PIP, words=words, specs=specs)
 
+    def _files_of_wheel(self, line: Line, names: Sequence[str]) -> Row:
+        """The row of a wheel whose files are in packages of here, in a version that fits."""
+        wanted = _with_bounds(names[0], line)
+        toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(line.name))
+        specs = list(names)
+        words = f"conda's {listing(names)} has its files"
+        if parse_spec(wanted).version:
+            if self._conda.toolkit:
+                words = f"{words}, in the version of the toolkit that the file names"
+            elif minors := self._minors_of_version(wanted):
+                words = f"{words}; its version is that of toolkit {listing(minors, 'or', most=3)}"
+            elif self._shelf.solves(wanted, *toolkit) or self._shelf.planned(wanted, *toolkit):
+                specs[0] = wanted
+            else:
+                words = f"{words}, and not in that version, which is left out"
+        is_here = self._shelf.solves(*specs, *self._conda.toolkit, *toolkit)
+        step = "" if is_here else self._conda.step_for([*specs, *toolkit])
+        return Row(line, Answer.PIP, words, (*specs, *toolkit), step=step)
+
     def _toolkit_of_wheel(self, majors: Sequence[str]) -> tuple[str, ...]:
-        """The toolkit for the CUDA majors in a name, if the file chooses none."""
+        """The toolkit for the CUDA majors in a name, if the file chooses none.
+
+        That of the versions of NVIDIA's wheels, if the file names any.
+        """
         if self._conda.toolkit or not majors:
             return ()
-        return (f"{TOOLKIT}={majors[0]}",)
+        major = majors[0]
+        return (self._toolkits_of_versions.get(major, f"{TOOLKIT}={major}"),)
+
+    @cached_property
+    def _toolkits_of_versions(self) -> dict[str, str]:
+        """CUDA major -> the spec of the toolkits that all wheels of NVIDIA in the file are of."""
+        found: dict[str, set[str]] = {}
+        for line in self._conda.lines:
+            majors = _MAJOR_OF_CUDA.findall(line.name)
+            renamed = self._shelf.names.renamed(line.name)
+            is_wheel = line.tool is Tool.PIP and line.name.startswith("nvidia-")
+            if not is_wheel or not majors or renamed is None or not renamed.requests:
+                continue
+            minors = self._minors_of_version(_with_bounds(renamed.requests[-1].split()[0], line))
+            if minors:
+                found[majors[0]] = found.get(majors[0], set(minors)) & set(minors)
+        return {major: _toolkit_of(major, minors) for major, minors in found.items() if minors}
+
+    def _minors_of_version(self, wanted: str) -> list[str]:
+        """The toolkits that have the asked version of a package, oldest first; [] for any."""
+        catalogue = planned_of(self._shelf.catalogue) or self._shelf.catalogue
+        records = catalogue.records(parse_spec(wanted).name)
+        for text in _less_exact(wanted):
+            found = matching(parse_spec(text), records)
+            needs = " ".join(need for record in found for need in record.depends)
+            if minors := set(_MINOR_OF_CUDA.findall(needs)):
+                return sorted(minors, key=Version)
+        return []
 
     def _project(self, line: Line, name: str) -> Row:
         """The row of a project that brings CUDA libraries, or needs a framework that does."""
@@ -102,6 +153,28 @@ class RowsOfPip:
         is_there = not spec.version or self._shelf.others.has(name, spec.version)
         specs = (wanted,) if is_there else None
         return replace(row, words=words, specs=specs, is_elsewhere=True)
+
+
+def _toolkit_of(major: str, minors: set[str]) -> str:
+    """A spec for toolkits of a CUDA major: the only one, or from the oldest one on."""
+    oldest = min(minors, key=Version)
+    if len(minors) == 1:
+        return f"{TOOLKIT}={oldest}"
+    return f"{TOOLKIT} >={oldest},<{int(major) + 1}"
+
+
+def _less_exact(wanted: str) -> Iterator[str]:
+    """A spec with a version, then with fewer numbers of it: ``=12.5.8.93``, ``=12.5.8``, ``=12.5``.
+
+    A range is itself alone, and a name without a version nothing.
+    """
+    name, is_exact, version = wanted.partition("=")
+    if parse_spec(wanted).version:
+        yield wanted
+    if is_exact and name == parse_spec(wanted).name:
+        numbers = version.split(".")
+        for count in range(len(numbers) - 1, 1, -1):
+            yield f"{name}={'.'.join(numbers[:count])}"
 
 
 def _conda_name(project: str) -> str:

@@ -362,6 +362,37 @@ def test_the_major_in_the_name_of_a_wheel_gives_way_to_that_of_the_file(
     assert "- cupy  # was cupy-cuda12x" in written
 
 
+@pytest.mark.parametrize(
+    ("lines", "specs"),
+    [
+        (["nvidia-cuda-runtime-cu12==12.6.77"], [["cuda-cudart", "cuda-version=12.6"]]),
+        (["nvidia-cuda-nvrtc-cu12>=12.6,<12.8"], [["cuda-nvrtc", "cuda-version=12.6"]]),
+        # cuSPARSE has numbers of its own, and a patch that is not here is of the same toolkit
+        (["nvidia-cusparse-cu12==12.5.4.9"], [["libcusparse", "cuda-version=12.6"]]),
+        (["nvidia-cuda-nvrtc-cu12>=12.4"], [["cuda-nvrtc", "cuda-version >=12.6,<13"]]),
+        # what has no version follows what has one
+        (
+            ["nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12==12.6.77"],
+            [["cuda-nvrtc", "cuda-version=12.6"], ["cuda-cudart", "cuda-version=12.6"]],
+        ),
+        (["nvidia-cuda-nvrtc-cu12"], [["cuda-nvrtc", "cuda-version=12"]]),
+    ],
+)
+def test_the_version_of_a_wheel_chooses_the_toolkit(
+    lines: list[str], specs: list[list[str]], solve: Solve, tmp_path: Path
+) -> None:
+    """Versions were dropped, and `==12.4.127` became the newest of CUDA 12."""
+    (tmp_path / "requirements.txt").write_text("\n".join(lines) + "\n")
+    (file,) = json.loads(solve("requirements.txt", "--json").stdout)["files"]
+    assert [line["specs"] for line in file["lines"]] == specs
+
+
+def test_a_version_of_a_wheel_that_goes_is_said(solve: Solve, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("nvidia-cudnn-cu12==8.9.2.26\n")
+    (file,) = json.loads(solve("requirements.txt", "--json").stdout)["files"]
+    assert "not in that version, which is left out" in file["lines"][0]["words"]
+
+
 def test_the_line_is_named_because_of_which_the_major_of_a_wheel_goes(
     built: Workspace, tmp_path: Path
 ) -> None:
