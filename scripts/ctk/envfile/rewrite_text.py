@@ -1,7 +1,7 @@
 """An environment.yml made of a file that cannot list what conda installs: lists of pip, and locks.
 
-A list of requirements becomes the ``pip:`` part, without the lines that conda installs. Of a lock
-nothing is taken but what the edits say: it fixes packages of other channels.
+A list of requirements becomes the ``pip:`` part, without the lines that conda installs. A lock
+becomes the versions that it has: its builds are files of other channels.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ctk.envfile.model import EnvironmentFile, Format, Tool
+from ctk.envfile.model import EnvironmentFile, Format, Line, Tool
 from ctk.envfile.rewrite_edits import (
     Edit,
     beside,
@@ -49,17 +49,15 @@ def environment_of(
     """The text of an environment.yml with what the edits of a file say.
 
     With the comments and lines of a requirements.txt that nobody edits, in their order; with what a
-    pyproject.toml asks pip for; of a lock, with its name.
+    pyproject.toml asks pip for; of a lock, with its name, and with its lines that nobody edits.
     """
     if file.format is Format.REQUIREMENTS:
         entries = list(_entries(file.text))
-    elif file.format is Format.PYPROJECT:
-        entries = _main_entries(file, edits)
     else:
-        entries = []
-    final = _for_all_platforms(edits)
+        entries = _main_entries(file, edits)
+    final = _for_all_platforms([*edits, *_kept_of_conda(file, edits)])
     rest = list(_rest(entries, final))
-    lines = [yaml_comment_of(f"made from the lock {file.path.name}")] if file.format.is_lock else []
+    lines = [yaml_comment_of(_origin(file))] if file.format.is_lock else []
     lines += ["channels:", *(f"  - {written(channel)}" for channel in channels)]
     body = [*_conda_lines(final, entries, first), *_pip_lines(rest)]
     is_empty = all(line.lstrip().startswith("#") for line in body)
@@ -79,12 +77,29 @@ def _for_all_platforms(edits: Sequence[Edit]) -> list[Edit]:
 
 def _main_entries(file: EnvironmentFile, edits: Sequence[Edit]) -> list[_Entry]:
     """What the first environment of a file asks pip for, without the lines that are edited."""
-    edited = {edit.line for edit in edits}
     return [
-        _Entry(range(0), line.text, "")
-        for line in file.environments[0].lines
-        if line.tool is Tool.PIP and line not in edited
+        _Entry(range(0), line.spec if file.format.is_lock else line.text, "")
+        for line in _not_edited(file, edits)
+        if line.tool is Tool.PIP
     ]
+
+
+def _kept_of_conda(file: EnvironmentFile, edits: Sequence[Edit]) -> list[Edit]:
+    """The packages of conda that the first environment of a file has, and that nobody edits."""
+    kept = [line for line in _not_edited(file, edits) if line.tool is Tool.CONDA]
+    return [Edit(line, (line.spec,)) for line in kept]
+
+
+def _not_edited(file: EnvironmentFile, edits: Sequence[Edit]) -> list[Line]:
+    edited = {edit.line for edit in edits}
+    return [line for line in file.environments[0].lines if line not in edited]
+
+
+def _origin(file: EnvironmentFile) -> str:
+    """What a lock is, in words."""
+    words = f"made from the lock {file.path.name}"
+    subdirs = file.environments[0].subdirs
+    return f"{words}, for {subdirs[0]}" if len(subdirs) == 1 else words
 
 
 def _entries(text: str) -> Iterator[_Entry]:

@@ -84,11 +84,13 @@ class RowsOfPip:
         specs = list(names)
         words = f"conda's {listing(names)} has its files"
         if parse_spec(wanted).version:
-            if self._conda.toolkit:
+            beside = (*self._conda.toolkit, *toolkit)
+            minors = self._minors_of_version(wanted)
+            if minors and self._conda.toolkit:
                 words = f"{words}, in the version of the toolkit that the file names"
-            elif minors := self._minors_of_version(wanted):
+            elif minors:
                 words = f"{words}; its version is that of toolkit {listing(minors, 'or', most=3)}"
-            elif self._shelf.solves(wanted, *toolkit) or self._shelf.planned(wanted, *toolkit):
+            elif self._shelf.solves(wanted, *beside) or self._shelf.planned(wanted, *beside):
                 specs[0] = wanted
             else:
                 words = f"{words}, and not in that version, which is left out"

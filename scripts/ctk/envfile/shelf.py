@@ -23,7 +23,7 @@ from ctk.solve.solve import (
 )
 
 _ABOUT_CUDA = re.compile(r"cuda|cudnn|[-_]cu1\d|(?:^|[-_])gpu(?:[-_]|$)")
-_CUDA_BUILD = re.compile(r"cuda|gpu|cu1\d", re.IGNORECASE)
+CUDA_BUILD = re.compile(r"cuda|gpu|cu1\d", re.IGNORECASE)
 # Channels whose packages conda-forge's took the place of.
 _REPLACED = re.compile(r"(?:nvidia|pytorch(?:-\w+)?|defaults|main)(?:/.*)?")
 TOOLKIT = "cuda-version"
@@ -112,9 +112,9 @@ class Shelf:
 def asks_for_cuda_build(line: Line) -> bool:
     """Whether the build string or the extras of a line ask for CUDA."""
     if line.tool is Tool.PIP:
-        return any(_CUDA_BUILD.search(extra) for extra in extras_of(line))
+        return any(CUDA_BUILD.search(extra) for extra in extras_of(line))
     try:
-        return bool(_CUDA_BUILD.search(parse_spec(line.spec).build))
+        return bool(CUDA_BUILD.search(parse_spec(line.spec).build))
     except BadValue:
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +166,24 @@ def test_write_makes_the_file_that_is_right_here(
     assert {line["answer"] for line in again["lines"]} == {"here", "hidden"}
 
 
+def test_a_lock_that_is_written_keeps_all_lines(solve: Solve, tmp_path: Path) -> None:
+    """It became `dependencies: []`: packages that are not about CUDA, or elsewhere, were lost."""
+    (tmp_path / "spec.txt").write_text(
+        "@EXPLICIT\n"
+        "https://conda.example/forge/noarch/cuda-version-12.6-h3060b56_3.conda\n"
+        "https://conda.example/forge/linux-64/cuda-nvrtc-12.6.85-he02047a_2.conda\n"
+        "https://conda.example/forge/linux-64/numpy-2.3.0-py311h519dc76_0.conda\n"
+        "https://conda.example/forge/linux-64/cuda-nvcc-12.6.85-he02047a_2.conda\n"
+        "https://conda.example/forge/linux-64/gpu-thing-1.0-0.conda\n"
+    )
+    done = solve("spec.txt", "--write", "new.yml")
+    written = (tmp_path / "new.yml").read_text()
+    for spec in ("cuda-version=12.6", "cuda-nvrtc=12.6.85", "numpy=2.3.0", "gpu-thing=1.0"):
+        assert f"  - {spec}\n" in written
+    assert "  - cuda-nvcc" in written
+    assert "1 line, and a new file keeps name and version" in done.stdout
+
+
 def test_nothing_is_overwritten(solve: Solve, tmp_path: Path) -> None:
     result = solve("environment.yml", "--write", "environment.yml")
     assert result.returncode != 0
@@ -284,6 +303,26 @@ def test_builds_of_a_channel_that_is_removed_are_named(solve: Solve, tmp_path: P
     done = solve("environment.yml", "--write", "new.yml")
     assert "leave out the build of xz=5.4.6=h5eee18b_1" in done.stdout
     assert "to use it" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("  - numba-cuda=0.20.0\n", "to use it, type `conda env create"),
+        ("  - pip:\n    - numba-cuda==0.20.0\n", "to use it, type `conda env create"),
+        ("  - python=3.7\n", "has a solution with conda-forge, type `ctk solve new.yml"),
+    ],
+)
+def test_no_command_is_printed_that_is_refused(
+    line: str, step: str, project: Workspace, solve: Solve, channels: list[str], tmp_path: Path
+) -> None:
+    """`ctk env create` was, of a file with a line that no channel of the machine has."""
+    (tmp_path / "environment.yml").write_text(f"dependencies:\n  - cuda-nvrtc\n{line}")
+    shutil.copytree(channels[3], tmp_path / "base")  # a base channel that is not conda-forge
+    words = ["--driver", "13.0", *channels[:3], "base", "--platform", "linux-64"]
+    done = ctk(project, "solve", "environment.yml", "--write", "new.yml", *words)
+    assert "written: new.yml" in done.stdout and step in done.stdout
+    assert "ctk env create" not in done.stdout
 
 
 def test_a_fleet_gets_what_a_file_asks_for(solve: Solve, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from ctk.core.document import load_yaml
 from ctk.core.errors import BadValue, NoSpace
+from ctk.envfile.locked import without_builds
 from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, Tool
 from ctk.envfile.pip_text import read_requirements
 from ctk.envfile.read import read_file
@@ -92,7 +93,7 @@ def test_two_lines_of_pip_ask_for_a_package_once(tmp_path: Path) -> None:
     assert text == HEAD + "  - jax=0.5\n  - jaxlib=0.5=*cuda*\n  # see jax\n"
 
 
-def test_of_a_lock_only_the_edits_are_taken(tmp_path: Path) -> None:
+def test_a_lock_becomes_the_versions_that_it_has(tmp_path: Path) -> None:
     file = read_text(
         tmp_path,
         "pylock.toml",
@@ -107,9 +108,11 @@ def test_of_a_lock_only_the_edits_are_taken(tmp_path: Path) -> None:
     assert text == (
         "# made from the lock pylock.toml\n" + HEAD + "  - cuda-gpu\n"
         "  - pytorch=2.5  # was torch\n  # pytorch brings it\n"
+        "  - pip\n  - pip:\n      - tqdm==1\n"
     )
     assert name_of_new(file) == ".yml"
-    assert load_yaml(rewritten(file, [], CHANNELS))["dependencies"] == []
+    of_pip = {"pip": ["torch==1", "tqdm==1", "triton==1"]}
+    assert load_yaml(rewritten(file, [], CHANNELS))["dependencies"] == ["pip", of_pip]
 
 
 def test_a_list_of_addresses_is_a_lock(tmp_path: Path) -> None:
@@ -119,7 +122,26 @@ def test_a_list_of_addresses_is_a_lock(tmp_path: Path) -> None:
         "@EXPLICIT\nhttps://example.org/x/linux-64/cuda-version-12.4-h1_0.conda\n",
     )
     text = rewritten(file, edits_of(file, {"cuda-version": (["cuda-version=12.4"], "")}), CHANNELS)
-    assert text == "# made from the lock explicit.txt\n" + HEAD + "  - cuda-version=12.4\n"
+    head = "# made from the lock explicit.txt, for linux-64\n"
+    assert text == head + HEAD + "  - cuda-version=12.4\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "plain"),
+    [
+        ("numpy=2.3.0=py311h519dc76_0", "numpy=2.3.0"),
+        ("pytorch=2.5.1=cuda126_generic_py311_hc0ffee_1", "pytorch=2.5.1=*cuda*"),
+        ("cuda-nvrtc 12.4.127 he02047a_2", "cuda-nvrtc=12.4.127"),
+        ("numpy=2.3.0", "numpy=2.3.0"),
+        ("numpy", "numpy"),
+        ("numpy=[", "numpy=["),
+    ],
+)
+def test_the_build_of_a_lock_is_of_one_channel(spec: str, plain: str) -> None:
+    """No build of another channel is here, so each line was said to be elsewhere."""
+    line = Line(1, spec, Tool.CONDA, spec.split("=")[0], spec)
+    (found,) = without_builds(FileEnvironment("", (line,))).lines
+    assert found.spec == plain
 
 
 def test_a_pyproject_without_pixi_becomes_an_environment(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ from ctk.core.errors import BadValue, UnknownName
 from ctk.core.platforms import this_platform
 from ctk.core.versions import python_name
 from ctk.envfile.answer import answers, cuda_lines
+from ctk.envfile.locked import without_builds
 from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Tool
 from ctk.envfile.read import read_file
 from ctk.envfile.row import Answer, Row
-from ctk.envfile.solved import Solved, solve_lines
+from ctk.envfile.solved import Part, Solved, solve_lines
+from ctk.plan.conda_forge import CONDA_FORGE
 from ctk.plan.plan import python_tags
 from ctk.solve.advice import checkout_of
 from ctk.solve.machine import Machine, refuse_impossible
@@ -60,6 +62,8 @@ def read_all(path: Path, order: Order, report: Reporter) -> Read:
     """Reads, answers and solves a file."""
     file = read_file(path)
     environment = environment_of(file, order.environment)
+    if file.format.is_lock:
+        environment = without_builds(environment)
     machine = _machine_for(environment, order.stated, report)
     if machine.stated:
         refuse_impossible((machine.driver, machine.arch))
@@ -127,7 +131,8 @@ def others_about_cuda(read: Read) -> list[str]:
     return [
         environment.name
         for environment in read.file.environments
-        if environment != read.environment and cuda_lines(environment.lines, read.catalogue)
+        if environment.name != read.environment.name
+        and cuda_lines(environment.lines, read.catalogue)
     ]
 
 
@@ -138,6 +143,12 @@ def not_here(read: Read) -> list[str]:
         for row in read.rows
         if row.line.tool is Tool.CONDA and not row.asked and row.specs != ()
     ]
+
+
+def is_contradiction(read: Read) -> bool:
+    """Whether a file has a solution for its lines about CUDA alone, and each of its packages is."""
+    solved = read.solved
+    return solved.pick is not None and solved.part is Part.CUDA and not solved.missing
 
 
 def is_to_build(read: Read) -> bool:
@@ -189,6 +200,16 @@ def build_line(read: Read) -> str:
     if read.base != "local":
         words += ["--base", read.base]
     return shlex.join([*words, *machine_words(read)])  # without it, every default release
+
+
+def solve_line(read: Read, path: Path) -> str:
+    """The command that answers a file for the same machine with conda-forge as the base channel."""
+    words = ["ctk", "solve", str(path)]
+    if len(read.file.environments) > 1 and path.suffix == read.file.path.suffix:
+        words += ["--environment", read.environment.name]
+    if read.machine.subdir != this_platform():
+        words += ["--platform", read.machine.subdir]
+    return shlex.join([*words, *machine_words(read), "--base", CONDA_FORGE])
 
 
 def machine_words(read: Read) -> list[str]:

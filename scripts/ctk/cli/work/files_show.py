@@ -11,18 +11,17 @@ from ctk.cli.work.files_read import (
     build_line,
     is_pixi,
     is_to_build,
-    machine_words,
     no_python,
     others_about_cuda,
     python_of_none,
+    solve_line,
     with_names,
 )
 from ctk.cli.work.picks import reason_for_programs, show_toolkit
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import Unsolvable
-from ctk.core.platforms import this_platform
-from ctk.envfile.model import Line, Tool
+from ctk.envfile.model import EnvironmentFile, Line, Tool
 from ctk.envfile.row import Answer, Row
 from ctk.envfile.shelf import TOOLKIT
 from ctk.envfile.solved import Part
@@ -78,12 +77,18 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
     for line in _hints(lines) if rows else ():
         report.line(line)
     if others and rows:
-        stay = "it stays as it is" if others == 1 else "they stay as they are"
-        report.line(f"not about CUDA: {count(others, 'line')}, and {stay}")
+        report.line(f"not about CUDA: {count(others, 'line')}, and {_stays(others, file)}")
     for note in file.notes:
         report.line(f"not read: {note}")
     for line in _about_unused(read):
         report.line(line)
+
+
+def _stays(others: int, file: EnvironmentFile) -> str:
+    """What becomes of lines that are not about CUDA, in words."""
+    if file.format.is_lock:
+        return "a new file keeps name and version"
+    return "it stays as it is" if others == 1 else "they stay as they are"
 
 
 def _about_unused(read: Read) -> Iterator[str]:
@@ -126,7 +131,7 @@ def _below(read: Read) -> Iterable[str]:
         yield from (f"  {line}" for line in pixi_lines(hidden))
     if is_pixi(read.file) and (behind := _behind_conda_forge(read)):
         yield f"pixi does not find conda-forge's {listing(behind)} behind this channel: for lines"
-        yield f"that name the channel, type `{_solve_line(read)}`"
+        yield f"that name the channel, type `{solve_line(read, read.file.path)}`"
     locking = list(dict.fromkeys(row.lock for row in read.rows if row.lock))
     if locking:
         yield "to have the version of the file here, if the package index has a wheel of it (the"
@@ -163,16 +168,6 @@ def _behind_conda_forge(read: Read) -> list[str]:
             is_of_conda = row.line.tool is Tool.CONDA or bool(row.specs)
             found += [name for name in names if is_of_conda and name in ours and name != TOOLKIT]
     return list(dict.fromkeys(found))
-
-
-def _solve_line(read: Read) -> str:
-    """The command that answers a file for the same machine with conda-forge as the base channel."""
-    words = ["ctk", "solve", str(read.file.path)]
-    if len(read.file.environments) > 1:
-        words += ["--environment", read.environment.name]
-    if read.machine.subdir != this_platform():
-        words += ["--platform", read.machine.subdir]
-    return shlex.join([*words, *machine_words(read), "--base", "conda-forge"])
 
 
 def _as_json(read: Read, lines: Sequence[Line]) -> dict[str, Any]:

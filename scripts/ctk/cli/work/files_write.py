@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ctk.cli.work.files_read import (
     Read,
+    is_contradiction,
     is_pixi,
     is_to_build,
     machine_words,
     not_here,
     others_about_cuda,
     python_of_none,
+    solve_line,
     with_names,
 )
 from ctk.cli.work.picks import ChannelOptions
@@ -22,14 +25,15 @@ from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, listing
 from ctk.core.errors import BadValue
 from ctk.core.platforms import NOARCH
-from ctk.envfile.model import Format, Line, Tool
+from ctk.envfile.model import EnvironmentFile, Format, Line, Tool
 from ctk.envfile.pixi import DEFAULT
 from ctk.envfile.rewrite import Edit, ForFirst, difference, name_of_new, rewritten, write_new
 from ctk.envfile.rewrite_edits import readable_spec
-from ctk.envfile.row import Row
+from ctk.envfile.row import Answer, Row
 from ctk.envfile.shelf import is_for_cuda_only, is_replaced
 from ctk.envfile.solved import Part
 from ctk.package.records import spec_name
+from ctk.plan.conda_forge import CONDA_FORGE
 from ctk.solve.advice import checkout_of, planned_of
 from ctk.solve.pixi import pixi_lines, toml_key
 from ctk.solve.solve import ASKING, ASKS, channel_url, lasting
@@ -62,20 +66,39 @@ def write_for_channel(read: Read, options: ChannelOptions, new: Path, report: Re
     first = (ASKS,) if is_asking and can_ask else ()
     about = [row.line for row in read.rows]
     place = ForFirst(read.environment.name, about, read.environment.with_driver)
-    text = rewritten(read.file, edits, channels, first, _projects(read), place)
+    text = rewritten(_written_file(read), edits, channels, first, _projects(read), place)
     write_new(new, text)
     report.result(written=str(new))
     report.line(difference(read.file.text, text, str(read.file.path), str(new)).rstrip("\n"))
     report.line(f"written: {new}")
+    if read.file.format.is_lock:
+        report.line(
+            "it pins what the lock has: if that has no solution, leave out the packages that"
+        )
+        report.line("others of them bring, and that you do not need yourself")
     removed = _of_removed_channels(read, edits)
     if removed:
         report.line(f"builds of {listing(_removed(read))}, which the new file does not name, are")
         report.line(f"in no other channel: leave out the build of {listing(removed, most=_FEW)}")
+    elif is_contradiction(read):
+        if read.base != CONDA_FORGE:
+            step = f"`{solve_line(read, new)}`"
+            report.line(f"to see whether all of it has a solution with {CONDA_FORGE}, type {step}")
     elif how := _how_to_use(read, new):
         report.line(f"to use it, {how}")
     if ending == ".toml":
         for line in (*_about_driver(read), *_about_project(read, edits, new)):
             report.line(line)
+
+
+def _written_file(read: Read) -> EnvironmentFile:
+    """The file of which the text is written: of a lock, the lines for one platform."""
+    if not read.file.format.is_lock:
+        return read.file
+    subdir = read.machine.subdir
+    lines = tuple(line for line in read.environment.lines if line.is_for(subdir))
+    environment = replace(read.environment, lines=lines, subdirs=(subdir,))
+    return replace(read.file, environments=(environment,))
 
 
 def _removed(read: Read) -> list[str]:
@@ -112,7 +135,8 @@ def _how_to_use(read: Read, new: Path) -> str:
         place = f"put it in the place of {read.file.path}"
         return f"{first}{place}, and type `{shlex.join(words)}`"
     conda = shlex.join(["conda", "env", "create", "-n", "gpu", "-f", str(new)])
-    if solved.part is not Part.WHOLE or first or not_here(read):
+    is_elsewhere = any(row.answer is Answer.ELSEWHERE or row.is_elsewhere for row in read.rows)
+    if solved.part is not Part.WHOLE or first or is_elsewhere or not_here(read):
         return f"{first}type `{conda}`"
     words = ["ctk", "env", "create", "--file", str(new), "--prefix", "./my-env"]
     words += machine_words(read)
@@ -157,9 +181,10 @@ def _edit(row: Row, read: Read) -> Edit | None:
     if row.specs is None or is_same:
         return None
     is_kept = is_for_pixi and _is_of_project(row.line)
-    comment = f"for {row.line.text}" if is_kept else f"was {row.line.text}"
+    text = row.line.spec if read.file.format.is_lock else row.line.text
+    comment = f"for {text}" if is_kept else f"was {text}"
     written = pixi_lines(row.specs) if is_for_pixi else list(row.specs)
-    if not is_kept and [_plain(line) for line in written] == [_plain(row.line.text)]:
+    if not is_kept and [_plain(line) for line in written] == [_plain(text)]:
         comment = "was for pip" if row.line.tool is Tool.PIP else ""
     is_everywhere = not is_for_cuda_only(row.line) or _is_pure_python(row, read)
     stays = row.line.tool is Tool.PIP and is_everywhere
