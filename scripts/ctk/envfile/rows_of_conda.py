@@ -384,8 +384,27 @@ class RowsOfConda:
             words = f"{words}: name it with --base {CONDA_FORGE}"
         if patch := self._patch_of_toolkit(spec):
             words = f"{words}; here each toolkit has one patch, {patch}"
+        if other := self._for_another_toolkit(spec):
+            return Row(line, Answer.ELSEWHERE, f"{words}; {other}")
         lock = how_to_lock(spec, self.shelf.catalogue)
         return Row(line, Answer.ELSEWHERE, words, lock=lock)
+
+    def _for_another_toolkit(self, spec: Spec) -> str:
+        """The version here that a spec accepts, and that the toolkit of the file lacks, in words.
+
+        Of the same CUDA major first; "" if there is none.
+        """
+        planned = planned_of(self.shelf.catalogue)
+        if not self.toolkit or planned is None:
+            return ""
+        major = _first_number(parse_spec(self.toolkit[-1]).version).split(".")[0]
+        for beside in ((f"{TOOLKIT}={major}",), ()):
+            wanted = (without_channel(spec), *beside)
+            pick = planned.pick(replace(self.shelf.machine.ideal, specs=wanted))
+            if pick and pick.toolkit:
+                version = pick.version(spec.name)
+                return f"{version} of here is for toolkit {pick.toolkit}: loosen {self.toolkit[-1]}"
+        return ""
 
     def _patch_of_toolkit(self, spec: Spec) -> str:
         """The patch that is here, of the toolkit whose patch a spec names; "" for other specs."""

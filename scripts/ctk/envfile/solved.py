@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from ctk.core.errors import BadValue
 from ctk.core.platforms import NOARCH
-from ctk.envfile.built import built_for
+from ctk.envfile.built import as_if_built, built_for
 from ctk.envfile.model import Line, Tool
 from ctk.envfile.row import Row
 from ctk.package.records import spec_name
-from ctk.solve.advice import asking_for_cuda, checkout_of
+from ctk.solve.advice import asking_for_cuda, checkout_of, planned_of
 from ctk.solve.solve import ASKING, PYTHON, Catalogue, Pick, Scenario, parse_spec
 
 
@@ -62,7 +62,12 @@ def solve_lines(
         catalogue: The channels.
         machine: The machine; its specs are not looked at.
     """
-    return _solved(lines, rows, built_for(rows, catalogue), machine)
+    solved = _solved(lines, rows, built_for(rows, catalogue), machine)
+    if not solved.without or solved.pick is None or planned_of(catalogue) is None:
+        return solved
+    names = [spec_name(spec) for row in rows for spec in row.asked]
+    for_python = _solved(lines, rows, as_if_built(catalogue, names), machine)
+    return solved if for_python.without else for_python
 
 
 def _solved(

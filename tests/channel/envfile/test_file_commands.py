@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -387,6 +388,49 @@ def test_a_build_of_a_file_is_of_the_toolkit_that_its_machine_gets(
     said = ctk(built, *shlex.split(step), "--dry-run", check=True).stdout
     assert "for toolkit 12.9, which this machine gets with it" in said
     assert "cuda-cupti-cuda12.9-" in said and "-cuda13." not in said
+
+
+def test_a_build_of_a_file_is_of_the_native_toolkit_that_is_not_built_yet(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """It was of the toolkit that the channel has for the machine: 12.9, compat."""
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies: [cuda-core, cuda-nvrtc]\n")
+    stated = ["--driver", "12.4", "--arch", "8.9"]
+    said = ctk(built, "build", "--file", str(file), *stated, "--dry-run", check=True).stdout
+    assert "for toolkit 12.4, which this machine gets with it" in said
+
+
+def test_a_build_of_a_file_is_for_its_python(built: Workspace, tmp_path: Path) -> None:
+    """The command that `ctk solve` printed built for this machine's Python, which is another."""
+    file = tmp_path / "environment.yml"
+    minor = "3.13" if sys.version_info[:2] == (3, 12) else "3.12"
+    file.write_text(f"dependencies: [python={minor}, numba-cuda]\n")
+    solved = ctk(built, "solve", str(file), "--driver", "13.0", "--arch", "9.0", check=True)
+    assert "this channel has numba-cuda for Python" in solved.stdout
+    assert "name --base conda-forge" in solved.stdout
+    (step,) = re.findall(r"`ctk (build [^`]+)`", solved.stdout)
+    said = ctk(built, *shlex.split(step), "--dry-run", check=True).stdout
+    assert f"for Python {minor}, which it asks for" in said
+    assert f"numba-cuda-cuda13-py{minor.replace('.', '')}-" in said
+
+
+def test_no_version_is_to_be_locked_that_the_toolkit_of_the_file_excludes(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """`ctk release add` of a version for CUDA 13 was, and what helps was not said."""
+    file = tmp_path / "environment.yml"
+    file.write_text("dependencies: [cuda-version=12.6, pip: ['torch>=2.6']]\n")
+    solved = ctk(built, "solve", str(file), "--driver", "13.0", "--arch", "9.0", check=True)
+    words = " ".join(solved.stdout.split())
+    assert "of here is for toolkit 12.9: loosen cuda-version=12.6" in words
+    assert "ctk release add" not in words
+
+
+def test_a_file_is_explained_too(solve: Solve) -> None:
+    said = "12.9 is picked, native"
+    assert said not in solve("environment.yml").stdout
+    assert said in solve("environment.yml", "--explain").stdout
 
 
 def test_the_major_in_the_name_of_a_wheel_gives_way_to_that_of_the_file(

@@ -15,10 +15,13 @@ from ctk.cli.work import machines
 from ctk.cli.work.files_read import (
     Order,
     Read,
+    better_toolkit,
     build_line,
+    lacking_python,
     machine_words,
     no_python,
     not_here,
+    python_of,
     python_of_none,
     read_all,
 )
@@ -178,6 +181,9 @@ def selection(chosen: Selection, path: Path, base: str) -> Selection:
         )
     report.line(f"to build: {listing(packages)}")
     chosen = replace(chosen, packages=packages)
+    if lacking_python(read) and not (chosen.pythons or chosen.all_pythons):
+        report.line(f"for Python {python_of(read)}, which it asks for")
+        chosen = replace(chosen, pythons=[python_of(read)])
     if chosen.releases or chosen.all_releases:
         return chosen
     known = [lock.minor for lock in release_locks(place).values()]
@@ -187,7 +193,7 @@ def selection(chosen: Selection, path: Path, base: str) -> Selection:
     solved = read.solved
     with reason_for_programs():
         pick = solved.pick or solve_or_say_why(solved.scenario, solved.catalogue, REASON_LINES)
-    toolkit = pick.toolkit
+    toolkit = better_toolkit(read) or pick.toolkit
     # The file may ask for less than the newest toolkit of the machine: `cuda-version=12`.
     is_one_machine = len(chosen.drivers or ()) == 1 and len(chosen.gpus or ()) < 2
     if toolkit and toolkit in known and is_one_machine:

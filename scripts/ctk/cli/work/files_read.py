@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,15 @@ from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Tool
 from ctk.envfile.read import read_file
 from ctk.envfile.row import Answer, Row
 from ctk.envfile.solved import Part, Solved, solve_lines
+from ctk.package.records import spec_name
 from ctk.plan.conda_forge import CONDA_FORGE
 from ctk.plan.plan import python_tags
-from ctk.solve.advice import checkout_of
+from ctk.solve.advice import checkout_of, planned_of
 from ctk.solve.machine import Machine, refuse_impossible
 from ctk.solve.machine import machine as find_machine
-from ctk.solve.solve import Catalogue, Scenario, channel_name, channel_url, parse_spec
+from ctk.solve.solve import Catalogue, Scenario, channel_name, channel_url, older, parse_spec
 
+_PYTHON_ABI = re.compile(r"python_abi (\d+\.\d+)\.\*")
 _PATCHES = 40  # of a minor of Python: more than any has
 
 
@@ -161,7 +164,60 @@ def is_to_build(read: Read) -> bool:
         return False
     if read.solved.pick is None or python_of_none(read):
         return False
+    if lacking_python(read):
+        return True
     return any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows)
+
+
+def lacking_python(read: Read) -> list[str]:
+    """The packages that recipes here make for the Python of a file, and that are for others yet."""
+    wanted = python_of(read)
+    planned = planned_of(read.catalogue)
+    if not wanted or planned is None:
+        return []
+    names = {spec_name(spec): None for row in read.rows for spec in row.asked}
+    return [
+        name
+        for name in names
+        if wanted in pythons_of(name, planned) and wanted not in pythons_of(name, read.catalogue)
+    ]
+
+
+def python_of(read: Read) -> str:
+    """The minor of Python that a file asks for; "" if it asks for none, or for one of no recipe."""
+    asked = [line for line in read.environment.lines if line.name == "python"]
+    if not asked or python_of_none(read):
+        return ""
+    if not read.solved.without:
+        version = read.solved.pick.version("python") if read.solved.pick else ""
+        return ".".join(version.split(".")[:2])
+    bound = VersionSpec(parse_spec(read.solved.without[0]).version or "*")
+    for minor in reversed(_python_minors()):
+        if any(bound.matches(Version(f"{minor}.{patch}")) for patch in range(_PATCHES)):
+            return minor
+    return ""
+
+
+def pythons_of(name: str, catalogue: Catalogue) -> list[str]:
+    """The minors of Python that channels have a package for, oldest first."""
+    needs = [need for record in catalogue.records(name) for need in record.depends]
+    minors = {match[1] for match in map(_PYTHON_ABI.match, needs) if match}
+    return sorted(minors, key=Version)
+
+
+def better_toolkit(read: Read) -> str:
+    """The toolkit that is native for a file on its machine if all that can be built were; or "".
+
+    "" where that is the toolkit of the pick.
+    """
+    pick, planned = read.solved.pick, planned_of(read.catalogue)
+    if pick is None or planned is None or not checkout_of(read.catalogue).may_build:
+        return ""
+    best = planned.pick(read.solved.scenario)
+    if best is None or best.fit != "native" or best.toolkit == pick.toolkit:
+        return ""
+    is_better = pick.fit != "native" or older(pick.toolkit, best.toolkit)
+    return best.toolkit if is_better else ""
 
 
 def python_of_none(read: Read) -> str:

@@ -8,12 +8,15 @@ from typing import Any
 
 from ctk.cli.work.files_read import (
     Read,
+    better_toolkit,
     build_line,
     is_pixi,
     is_to_build,
+    lacking_python,
     no_python,
     others_about_cuda,
     python_of_none,
+    pythons_of,
     solve_line,
     with_names,
 )
@@ -28,10 +31,11 @@ from ctk.envfile.solved import Part
 from ctk.lock.components import unmeasured
 from ctk.lock.model import release_locks
 from ctk.package.records import spec_name
+from ctk.plan.conda_forge import CONDA_FORGE
 from ctk.solve.advice import checkout_of, has_conda_forge, planned_of
 from ctk.solve.pixi import pixi_lines, toml, toml_key
 from ctk.solve.solve import ASKING, Catalogue, channel_name
-from ctk.solve.why import solve_or_say_why
+from ctk.solve.why import explain, solve_or_say_why
 
 LABELS = {
     Answer.HERE: "here",
@@ -70,6 +74,10 @@ def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> Non
         report.table(title, ["line", "in the file", "here", "write"], shown, right=["line"])
     if (python := python_of_none(read)) and not is_building:
         report.line(no_python(python))
+    if lacking := lacking_python(read):
+        pythons = listing(pythons_of(lacking[0], read.catalogue))
+        if pythons != "none":
+            report.line(f"this channel has {listing(lacking, most=_FEW)} for Python {pythons} only")
     if not is_building and is_to_build(read):
         report.line(f"to build what this channel lacks: `{build_line(read)}`")
     for line in (*_below(read), *_not_measured(read)):
@@ -220,12 +228,20 @@ def show_pick(read: Read, report: Reporter, lines: int | None) -> None:
         python = solved.pick.version("python")
         words = f"with Python {python}" if python else "without Python"
         report.line(f"{words}: {listing(solved.without)} is not available with it here")
+        if read.base == "local":
+            report.line(f"for another Python than this machine's, name --base {CONDA_FORGE}")
     report.result(part=solved.part)
     if solved.pick is None:
         with reason_for_programs():
             solve_or_say_why(solved.scenario, solved.catalogue, lines)
         raise Unsolvable(f"{read.file.path} has no solution", "ask again")
-    show_toolkit(solved.pick, read.machine, solved.catalogue, report)
+    reasons = explain(solved.pick, solved.catalogue) if lines is None else []
+    report.result(explain=reasons)
+    show_toolkit(solved.pick, read.machine, solved.catalogue, report, reasons)
+    # What of `ctk build` makes that of the channel as it is, `show_toolkit` says.
+    if solved.is_planned and (native := better_toolkit(read)):
+        command = f"`{build_line(read)}`"
+        report.line(f"toolkit {native} would be native, but is not built here: {command}")
     names = {row.line.name for row in read.rows}
     # What asks for CUDA builds is not in the file, and empty.
     names |= {spec_name(spec) for spec in solved.scenario.specs} - set(ASKING)
