@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from ctk.envfile.model import EnvironmentFile, Format, Line, Tool
 from ctk.envfile.rewrite_edits import (
@@ -56,8 +57,10 @@ def environment_of(
     else:
         entries = _main_entries(file, edits)
     final = _for_all_platforms([*edits, *_kept_of_conda(file, edits)])
-    rest = list(_rest(entries, final))
+    head = list(takewhile(lambda entry: not entry.text, entries))
+    rest = list(_rest(entries[len(head) :], final))
     lines = [yaml_comment_of(_origin(file))] if file.format.is_lock else []
+    lines += [entry.comment for entry in head if entry.comment]
     lines += ["channels:", *(f"  - {written(channel)}" for channel in channels)]
     body = [*_conda_lines(final, entries, first), *_pip_lines(rest)]
     is_empty = all(line.lstrip().startswith("#") for line in body)
@@ -140,9 +143,9 @@ def _rest(entries: Sequence[_Entry], edits: Sequence[Edit]) -> Iterator[tuple[st
         if entry.is_hint and not entry.text and is_below_edited:
             continue
         is_below_edited = edit is not None
-        if edit is None:
+        if edit is None and (entry.text or entry.comment):
             yield entry.text, entry.comment
-        elif not edit.specs and (comment := yaml_comment_of(edit.comment, entry.comment)):
+        elif edit and not edit.specs and (comment := yaml_comment_of(edit.comment, entry.comment)):
             yield "", comment
 
 
@@ -174,4 +177,4 @@ def _pip_lines(rest: Sequence[tuple[str, str]]) -> Iterator[str]:
         if text:
             yield beside(f"{indentation}- {written(text)}", comment)
         else:
-            yield f"{indentation}{comment}" if comment else ""
+            yield f"{indentation}{comment}"

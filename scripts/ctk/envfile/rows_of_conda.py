@@ -11,6 +11,7 @@ from rattler import RepoDataRecord, Version, VersionSpec
 
 from ctk.core.console import listing
 from ctk.core.errors import BadValue
+from ctk.core.similar import nearest
 from ctk.envfile.built import as_if_built
 from ctk.envfile.model import Line, Tool
 from ctk.envfile.row import Answer, Row
@@ -83,7 +84,7 @@ class RowsOfConda:
             toolkit = f"{TOOLKIT}={_OLDEST_MAJOR if is_old else major}"
         specs = [toolkit]
         for name in meant.requests[0].split()[1:]:
-            is_brought = name == "cuda-libraries" and self.has_framework
+            is_brought = name == "cuda-libraries" and bool(self.framework)
             if not is_brought and name not in _FRAMEWORKS and not self._asks_for(name):
                 specs.append(name)
         step = "" if self.shelf.solves(*specs) else self.step_for(specs)
@@ -96,12 +97,12 @@ class RowsOfConda:
         return Row(line, Answer.OTHER_NAME, meant.sentence, tuple(specs), step=step)
 
     @cached_property
-    def has_framework(self) -> bool:
-        """Whether a line asks for a package that brings the CUDA libraries that it needs."""
-        return any(
-            line.name in (_FRAMEWORKS if line.tool is Tool.CONDA else _FRAMEWORKS_OF_PIP)
-            for line in self.lines
-        )
+    def framework(self) -> str:
+        """The package of a line that brings the CUDA libraries that it needs; "" without any."""
+        for line in self.lines:
+            if line.name in (_FRAMEWORKS if line.tool is Tool.CONDA else _FRAMEWORKS_OF_PIP):
+                return conda_name(line.name)
+        return ""
 
     def _asks_for(self, name: str) -> bool:
         return any(line.tool is Tool.CONDA and line.name == name for line in self.lines)
@@ -381,6 +382,7 @@ class RowsOfConda:
             return Row(line, Answer.NOWHERE, words, (spec.name,))
         words = f"{newest} is in {kept.channel}, which is not used here"
         if kept.channel == CONDA_FORGE:
+            words = f"{newest} is in {CONDA_FORGE}, which is not the base channel here"
             words = f"{words}: name it with --base {CONDA_FORGE}"
         if patch := self._patch_of_toolkit(spec):
             words = f"{words}; here each toolkit has one patch, {patch}"
@@ -502,11 +504,20 @@ class RowsOfConda:
         if channel := self.shelf.channel_of(name):
             return Row(line, Answer.ELSEWHERE, _OF_A_CHANNEL.format(channel=channel))
         if not self.shelf.names.at_conda_forge(name):
-            return Row(line, Answer.LEFT, "not known here")
+            near = nearest(name, {*self.shelf.names.own, *self.shelf.own})
+            words = (
+                f"not known here; did you mean {listing(near, 'or')}?" if near else "not known here"
+            )
+            return Row(line, Answer.LEFT, words)
         if has_conda_forge(self.shelf.catalogue):
             words = f"conda-forge has none for {self.shelf.catalogue.subdir}"
             return Row(line, Answer.NOWHERE, words)
         return Row(line, Answer.ELSEWHERE, "conda-forge has it: name it with --base conda-forge")
+
+
+def conda_name(project: str) -> str:
+    """The name that conda has for a project of pip."""
+    return "pytorch" if project == "torch" else project
 
 
 def _first_name(meant: OtherName) -> str:

@@ -14,7 +14,7 @@ from ctk.core.console import listing
 from ctk.envfile.model import Line, Tool
 from ctk.envfile.rewrite_edits import readable_spec
 from ctk.envfile.row import Answer, Row
-from ctk.envfile.rows_of_conda import RowsOfConda
+from ctk.envfile.rows_of_conda import RowsOfConda, conda_name
 from ctk.envfile.shelf import TOOLKIT, asks_for_cuda_build, extras_of
 from ctk.plan.names import OtherName, pip_project_with_cuda
 from ctk.solve.advice import planned_of
@@ -57,7 +57,7 @@ class RowsOfPip:
         """The row of a project with an extra for CUDA: ``jax[cuda12]``."""
         extras = extras_of(line)
         toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(" ".join(sorted(extras))))
-        package = self._same_of_conda(line, _conda_name(line.name))
+        package = self._same_of_conda(line, conda_name(line.name))
         words = f"the extra {listing(sorted(extras))} brings a second CUDA; {package.words}"
         specs = package.specs and (*package.specs, *toolkit)
         return replace(package, line=line, answer=Answer.PIP, words=words, specs=specs)
@@ -66,8 +66,9 @@ class RowsOfPip:
         """The row of a wheel of NVIDIA, or of a framework under pip's name for it."""
         names = [word for word in meant.requests[-1].split() if "=" not in word]
         is_of_nvidia = line.name.startswith("nvidia-")
-        if is_of_nvidia and self._conda.has_framework:
-            words = f"conda's {listing(names)} has its files, and the framework brings it"
+        if is_of_nvidia and self._conda.framework:
+            brings = f"{self._conda.framework} of conda brings it"
+            words = f"the files of this wheel are in conda's {listing(names)}, and {brings}"
             return Row(line, Answer.PIP, words, ())
         if is_of_nvidia or len(names) > 1:
             return self._files_of_wheel(line, names)
@@ -82,7 +83,7 @@ class RowsOfPip:
         wanted = _with_bounds(names[0], line)
         toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(line.name))
         specs = list(names)
-        words = f"conda's {listing(names)} has its files"
+        words = f"the files of this wheel are in conda's {listing(names)}"
         if parse_spec(wanted).version:
             beside = (*self._conda.toolkit, *toolkit)
             minors = self._minors_of_version(wanted)
@@ -177,11 +178,6 @@ def _less_exact(wanted: str) -> Iterator[str]:
         numbers = version.split(".")
         for count in range(len(numbers) - 1, 1, -1):
             yield f"{name}={'.'.join(numbers[:count])}"
-
-
-def _conda_name(project: str) -> str:
-    """The name that conda has for a project of pip."""
-    return "pytorch" if project == "torch" else project
 
 
 def _with_bounds(name: str, line: Line) -> str:

@@ -62,7 +62,8 @@ def _bytes_of(path: Path) -> bytes:
             raise nowhere.error(0, reason, _STEP_NAME)
         return read_plain(path)
     except FileNotFoundError:
-        raise nowhere.error(0, "there is no such file", _STEP_NAME) from None
+        step = f"check the name, and the folder: {path.absolute().parent}"
+        raise nowhere.error(0, "there is no such file", step) from None
     except NotPlain:
         raise nowhere.error(0, "it is a pipe, a device or a socket", _STEP_NAME) from None
     except PermissionError:

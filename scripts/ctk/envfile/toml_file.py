@@ -260,6 +260,8 @@ def read_toml(source: Source) -> Toml:
         raise source.error(_repeated_line(text), reason) from None
     except ParseError as error:
         reason = re.sub(r" at line \d+ col \d+$", "", str(error))
+        if repr("\0") in reason:  # tomlkit's end of the text
+            reason = "a bracket or quote is not closed"
         raise source.error(error.line, f"it is not valid TOML: {reason}") from None
     except Exception as error:  # tomlkit lets errors of Python out of texts with several faults
         reason = f"it is not valid TOML: {type(error).__name__}: {error}"

@@ -161,7 +161,8 @@ def test_the_patch_that_is_here_is_said_where_conda_forge_has_another(
     alone = CheckoutCatalogue([world.channels[0], base], world.subdir, checkout_of(world))
     row = asked(text, alone, tmp_path)
     version = text.partition("=")[2]
-    known = f"{version} is in conda-forge, which is not used here: name it with --base conda-forge"
+    known = f"{version} is in conda-forge, which is not the base channel here"
+    known = f"{known}: name it with --base conda-forge"
     assert (row.answer, row.words) == ("elsewhere", f"{known}{words}")
 
 

@@ -185,6 +185,27 @@ def test_a_lock_that_is_written_keeps_all_lines(solve: Solve, tmp_path: Path) ->
     assert "1 line, and a new file keeps name and version" in done.stdout
 
 
+def test_a_line_that_is_not_about_cuda_loses_a_channel_that_goes(
+    solve: Solve, tmp_path: Path
+) -> None:
+    """The new file does not name the channel, so the line had no solution in it."""
+    (tmp_path / "environment.yml").write_text(
+        "name: x\nchannels: [pytorch, conda-forge]\n"
+        "dependencies:\n  - cuda-nvrtc\n  - pytorch::soxr=0.5\n"
+    )
+    done = solve("environment.yml", "--write", "new.yml")
+    assert "  - soxr=0.5  # was pytorch::soxr=0.5\n" in (tmp_path / "new.yml").read_text()
+    assert "-n gpu" not in done.stdout  # the file has a name
+
+
+def test_a_name_with_a_typing_mistake_is_told_what_it_is_near_to(
+    solve: Solve, tmp_path: Path
+) -> None:
+    (tmp_path / "environment.yml").write_text("dependencies: [cuda-cor]\n")
+    (file,) = json.loads(solve("environment.yml", "--json").stdout)["files"]
+    assert file["lines"][0]["words"] == "not known here; did you mean cuda-core?"
+
+
 def test_nothing_is_overwritten(solve: Solve, tmp_path: Path) -> None:
     result = solve("environment.yml", "--write", "environment.yml")
     assert result.returncode != 0
@@ -195,13 +216,19 @@ def test_nothing_is_overwritten(solve: Solve, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "cause", "step"),
     [
-        (["no.yml"], "no.yml: there is no such file", "name a file"),
+        (["no.yml"], "no.yml: there is no such file", "check the name"),
         (
             ["environment.yml", "cuda-core"],
             "cannot be combined with specs",
             "write the specs into it",
         ),
         (["environment.yml", "--write", "new.txt"], "does not end in .yml", "new.yml"),
+        (["no-cuda.yml", "--write", "new.yml"], "is about CUDA, so", "use the file as it is"),
+        (
+            ["open.toml"],
+            "line 2: it is not valid TOML: a bracket or quote is not closed",
+            "correct",
+        ),
         (["environment.yml", "--environment", "gpu"], "has one environment", "leave out"),
         (["environment.yml", "--everywhere"], "exclude each other", "give one of them"),
         (["cuda-core", "--write", "new.yml"], "apply to a file", "ctk solve environment.yml"),
@@ -209,8 +236,10 @@ def test_nothing_is_overwritten(solve: Solve, tmp_path: Path) -> None:
     ],
 )
 def test_what_says_nothing_is_refused(
-    words: list[str], cause: str, step: str, solve: Solve
+    words: list[str], cause: str, step: str, solve: Solve, tmp_path: Path
 ) -> None:
+    (tmp_path / "no-cuda.yml").write_text("dependencies: [numpy]\n")
+    (tmp_path / "open.toml").write_text('[workspace]\nchannels = ["x"\n')
     result = solve(*words)
     assert result.returncode != 0 and "Traceback" not in result.stderr
     assert cause in result.stderr and step in result.stderr
@@ -224,7 +253,7 @@ def test_an_environment_of_a_pixi_manifest_is_named(solve: Solve, tmp_path: Path
         '[environments]\ngpu = ["gpu"]\n'
     )
     without = solve("pixi.toml", driver="")
-    assert "about CUDA is gpu: name one with --environment" in without.stdout
+    assert "lines about CUDA are in gpu: name one with --environment" in without.stdout
     of_gpu = solve("pixi.toml", "--environment", "gpu", driver="")
     assert "for a driver for CUDA 12.6, which the file states" in of_gpu.stdout
     assert "toolkit 12.6, native" in of_gpu.stdout
@@ -244,6 +273,7 @@ def test_an_environment_that_is_not_about_cuda_is_not_written(solve: Solve, tmp_
     assert not (tmp_path / "new.toml").exists()
     named = solve("pixi.toml", "--environment", "gpu", "--write", "new.toml")
     assert '\n  gpu = ["gpu"]\n' in named.stdout
+    assert '[feature.gpu.dependencies] the line `cuda-gpu = "*"`' in named.stdout
     assert '[feature.gpu.system-requirements] the line `cuda = "13.0"`' in named.stdout
     assert "cuda-gpu" not in (tmp_path / "new.toml").read_text()
 
@@ -349,6 +379,16 @@ def test_what_a_file_lacks_here_is_said_before_anything_is_made(
     assert result.returncode != 0 and not (tmp_path / "env").exists()
     assert "no channel has biopython" in result.stderr
     assert "ctk env create cuda-native cuda-core --prefix env --driver 13.0" in result.stderr
+
+
+@pytest.mark.parametrize("asking", ["", "cuda-gpu, "])
+def test_what_asks_for_cuda_builds_is_said_to_be_added(
+    asking: str, project: Workspace, solve: Solve, channels: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "environment.yml").write_text(f"dependencies: [{asking}cuda-nvrtc]\n")
+    words = ["--file", "environment.yml", "--prefix", "env", "--driver", "13.0"]
+    done = ctk(project, "env", "create", *words, *channels)  # the channels have no files
+    assert ("cuda-native is added, which asks for CUDA builds" in done.stdout) is not bool(asking)
 
 
 @pytest.mark.parametrize(

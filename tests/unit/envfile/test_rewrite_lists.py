@@ -55,10 +55,10 @@ def test_a_list_of_pip_becomes_the_pip_part_of_an_environment(tmp_path: Path) ->
         "nvidia-cublas-cu12": ([], "cuda-version brings it"),
     }
     text = rewritten(file, edits_of(file, edits), CHANNELS, ["cuda-gpu"])
-    assert text == HEAD + (
+    assert text == "# head\n" + HEAD + (
         "  - cuda-gpu\n  - pytorch=2.5.1  # was torch==2.5.1  # mine\n  - pip\n  - pip:\n"
-        "      # head\n      - --extra-index-url https://example.org/whl/cu121\n"
-        "      - -r other.txt\n\n      - numpy<2  # old\n      # last\n      - tqdm\n"
+        "      - --extra-index-url https://example.org/whl/cu121\n"
+        "      - -r other.txt\n      - numpy<2  # old\n      # last\n      - tqdm\n"
         '      - importlib-metadata; python_version < "3.9"\n      # cuda-version brings it\n'
     )
     after = read_text(tmp_path, "environment.yml", text)
@@ -82,7 +82,7 @@ def test_a_list_that_conda_takes_whole_has_no_pip_part(tmp_path: Path) -> None:
     file = read_text(tmp_path, "requirements.txt", "# mine\r\ntorch\r\ncupy-cuda12x")
     edits = {"torch": (["pytorch", "cuda-version"], "was torch"), "cupy-cuda12x": (["cupy"], "")}
     text = rewritten(file, edits_of(file, edits), CHANNELS)
-    expected = HEAD + "  - pytorch  # was torch\n  - cuda-version\n  - cupy\n  # mine\n"
+    expected = "# mine\n" + HEAD + "  - pytorch  # was torch\n  - cuda-version\n  - cupy\n"
     assert text == expected.replace("\n", "\r\n")
 
 

@@ -116,6 +116,10 @@ def create_from(
         )
     if not solved.scenario.specs:
         raise Unsolvable(f"{path} asks for no package of conda", "name packages of conda in it")
+    names = {line.name for line in read.environment.lines}
+    added = [spec for spec in solved.scenario.specs if {spec_name(spec)} & {*ASKING} - names]
+    if added:
+        report.line(f"{listing(added)} is added, which asks for CUDA builds")
     create(list(solved.scenario.specs))
     left = _of_pip(read)
     if left:

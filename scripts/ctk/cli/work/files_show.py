@@ -32,7 +32,7 @@ from ctk.lock.components import unmeasured
 from ctk.lock.model import release_locks
 from ctk.package.records import spec_name
 from ctk.plan.conda_forge import CONDA_FORGE
-from ctk.solve.advice import checkout_of, has_conda_forge, planned_of
+from ctk.solve.advice import has_conda_forge, planned_of
 from ctk.solve.pixi import pixi_lines, toml, toml_key
 from ctk.solve.solve import ASKING, Catalogue, channel_name
 from ctk.solve.why import explain, solve_or_say_why
@@ -149,8 +149,7 @@ def _below(read: Read) -> Iterable[str]:
         yield "  `ctk release measure --write`"
         yield f"  `{build_line(read)}`"
     if not read.rows and (others := others_about_cuda(read)):
-        verb = "is" if len(others) == 1 else "are"
-        yield f"about CUDA {verb} {listing(others, most=_FEW)}: name one with --environment"
+        yield f"lines about CUDA are in {listing(others)}: name one with --environment"
 
 
 def _not_measured(read: Read) -> Iterator[str]:
@@ -164,10 +163,13 @@ def _not_measured(read: Read) -> Iterator[str]:
 
 
 def _behind_conda_forge(read: Read) -> list[str]:
-    """The packages of conda-forge, which is not asked, that packages here of their names hide."""
+    """The packages of conda-forge, which is not asked, that packages here of their names hide.
+
+    With what can be built for the file as if it were.
+    """
     if has_conda_forge(read.catalogue):
         return []
-    ours = checkout_of(read.catalogue).known_names().own | read.catalogue.own_names
+    ours = read.solved.catalogue.own_names
     found = []
     for row in read.rows:
         is_named = bool(row.line.channel) and row.specs is None
@@ -259,7 +261,8 @@ def show_elsewhere(read: Read, report: Reporter) -> None:
         row.line.text for row in read.rows if row.answer is Answer.ELSEWHERE or row.is_elsewhere
     ]
     if elsewhere:
-        report.line(f"not solved, because another channel has it: {listing(elsewhere, most=_FEW)}")
+        names = listing([*dict.fromkeys(elsewhere)], most=_FEW)
+        report.line(f"not solved, because another channel has it: {names}")
 
 
 def _channel(record: Any) -> str:

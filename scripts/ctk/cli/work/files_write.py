@@ -39,19 +39,20 @@ from ctk.solve.pixi import pixi_lines, toml_key
 from ctk.solve.solve import ASKING, ASKS, channel_url, lasting
 
 _FEW = 5  # names in a sentence
+_NAME = re.compile(r"^name:\s*\S", re.MULTILINE)  # of an environment.yml: conda's `-n` changes it
 
 
 def write_for_channel(read: Read, options: ChannelOptions, new: Path, report: Reporter) -> None:
     """Writes a file as it should be for this channel, and shows the difference.
 
     Raises:
-        BadValue: The new name has another ending than the format, there is such a file, or another
-            environment of the file is meant.
+        BadValue: The new name has another ending than the format, there is such a file, another
+            environment of the file is meant, or nothing in it is about CUDA.
     """
     ending = name_of_new(read.file)
     if new.suffix.replace("yaml", "yml") != ending:
         what = "an environment.yml" if ending == ".yml" else "a pixi.toml"
-        cause = f"of {read.file.path} becomes {what}, and {new} does not end in {ending}"
+        cause = f"{new} does not end in {ending}: {read.file.path} becomes {what}"
         raise BadValue(cause, f"name a file that does, such as {new.stem}{ending}")
     others = [] if read.rows else others_about_cuda(read)
     if others:
@@ -59,7 +60,11 @@ def write_for_channel(read: Read, options: ChannelOptions, new: Path, report: Re
             f"the environment {read.environment.name} of {read.file.path} has no line about CUDA"
         )
         raise BadValue(cause, f"name one that has, such as --environment {others[0]}")
+    if not read.rows:
+        cause = f"no line of {read.file.path} is about CUDA, so this channel has nothing for it"
+        raise BadValue(cause, "use the file as it is")
     edits = [edit for row in read.rows if (edit := _edit(row, read))]
+    edits += _without_their_channel(read)
     channels = _channels_of(read, options, workspace())
     is_asking = any(spec_name(spec) in ASKING for spec in read.solved.scenario.specs)
     can_ask = not is_pixi(read.file) or read.machine.subdir in read.environment.with_driver
@@ -134,7 +139,9 @@ def _how_to_use(read: Read, new: Path) -> str:
             words += ["--environment", read.environment.name]
         place = f"put it in the place of {read.file.path}"
         return f"{first}{place}, and type `{shlex.join(words)}`"
-    conda = shlex.join(["conda", "env", "create", "-n", "gpu", "-f", str(new)])
+    has_name = read.file.format is Format.ENVIRONMENT and _NAME.search(read.file.text)
+    name = [] if has_name else ["-n", "gpu"]
+    conda = shlex.join(["conda", "env", "create", *name, "-f", str(new)])
     is_elsewhere = any(row.answer is Answer.ELSEWHERE or row.is_elsewhere for row in read.rows)
     if solved.part is not Part.WHOLE or first or is_elsewhere or not_here(read):
         return f"{first}type `{conda}`"
@@ -156,9 +163,13 @@ def _about_driver(read: Read) -> Iterator[str]:
         yield f"pixi locks this file for driver {stated}, which it states, and not for {driver}:"
         yield f'for that, write {driver} in its place, `cuda = "{driver}"`'
         return
+    prefix = _prefix_of_feature(read)
+    table = f"[{prefix}dependencies]"
+    if len(read.environment.subdirs) > 1:  # others may have no CUDA
+        table = f"[{prefix}target.{subdir}.dependencies]"
     yield "pixi locks this file for a machine without a driver, because it states none: for driver"
-    yield f"{driver}, add cuda-gpu to its dependencies, and in its table"
-    yield f'[{_prefix_of_feature(read)}system-requirements] the line `cuda = "{driver}"`'
+    yield f'{driver}, add to its table {table} the line `cuda-gpu = "*"`, and to'
+    yield f'[{prefix}system-requirements] the line `cuda = "{driver}"`'
 
 
 def _prefix_of_feature(read: Read) -> str:
@@ -189,6 +200,17 @@ def _edit(row: Row, read: Read) -> Edit | None:
     is_everywhere = not is_for_cuda_only(row.line) or _is_pure_python(row, read)
     stays = row.line.tool is Tool.PIP and is_everywhere
     return Edit(row.line, row.specs, comment, stays_without_cuda=stays)
+
+
+def _without_their_channel(read: Read) -> list[Edit]:
+    """What becomes of lines that are not about CUDA and name a channel that goes: torchaudio."""
+    about = {row.line for row in read.rows}
+    lines = [
+        line
+        for line in read.environment.lines
+        if line.tool is Tool.CONDA and line not in about and is_replaced(line.channel)
+    ]
+    return [Edit(line, (line.spec,), f"was {line.text}") for line in lines]
 
 
 def _plain(text: str) -> str:
