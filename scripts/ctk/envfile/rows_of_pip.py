@@ -82,22 +82,31 @@ class RowsOfPip:
         """The row of a wheel whose files are in packages of here, in a version that fits."""
         wanted = _with_bounds(names[0], line)
         toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(line.name))
+        beside = (*self._conda.toolkit, *toolkit)
         specs = list(names)
         words = f"the files of this wheel are in conda's {listing(names)}"
         if parse_spec(wanted).version:
-            beside = (*self._conda.toolkit, *toolkit)
             minors = self._minors_of_version(wanted)
-            if minors and self._conda.toolkit:
-                words = f"{words}, in the version of the toolkit that the file names"
-            elif minors:
-                words = f"{words}; its version is that of toolkit {listing(minors, 'or', most=3)}"
-            elif self._shelf.solves(wanted, *beside) or self._shelf.planned(wanted, *beside):
+            if minors:
+                words += self._of_toolkits(minors)
+            elif self._has(wanted, *beside):
                 specs[0] = wanted
             else:
-                words = f"{words}, and not in that version, which is left out"
-        is_here = self._shelf.solves(*specs, *self._conda.toolkit, *toolkit)
-        step = "" if is_here else self._conda.step_for([*specs, *toolkit])
+                words += ", and not in that version, which is left out"
+        step = ""
+        if not self._shelf.solves(*specs, *beside):
+            step = self._conda.step_for([*specs, *toolkit])
         return Row(line, Answer.PIP, words, (*specs, *toolkit), step=step)
+
+    def _of_toolkits(self, minors: Sequence[str]) -> str:
+        """What is said of a version that these toolkits have, after a comma."""
+        if self._conda.toolkit:
+            return ", in the version of the toolkit that the file names"
+        return f"; its version is that of toolkit {listing(minors, 'or', most=3)}"
+
+    def _has(self, *specs: str) -> bool:
+        """Whether specs have a solution, or would have one if all were built."""
+        return self._shelf.solves(*specs) or bool(self._shelf.planned(*specs))
 
     def _toolkit_of_wheel(self, majors: Sequence[str]) -> tuple[str, ...]:
         """The toolkit for the CUDA majors in a name, if the file chooses none.

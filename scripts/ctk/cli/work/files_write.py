@@ -35,6 +35,7 @@ from ctk.envfile.solved import Part
 from ctk.package.records import spec_name
 from ctk.plan.conda_forge import CONDA_FORGE
 from ctk.solve.advice import checkout_of, planned_of
+from ctk.solve.machine import DRIVER
 from ctk.solve.pixi import pixi_lines, toml_key
 from ctk.solve.solve import ASKING, ASKS, channel_url, lasting
 
@@ -141,7 +142,7 @@ def _how_to_use(read: Read, new: Path) -> str:
         return f"{first}{place}, and type `{shlex.join(words)}`"
     has_name = read.file.format is Format.ENVIRONMENT and _NAME.search(read.file.text)
     name = [] if has_name else ["-n", "gpu"]
-    conda = shlex.join(["conda", "env", "create", *name, "-f", str(new)])
+    conda = _for_the_machine(shlex.join(["conda", "env", "create", *name, "-f", str(new)]), read)
     is_elsewhere = any(row.answer is Answer.ELSEWHERE or row.is_elsewhere for row in read.rows)
     if solved.part is not Part.WHOLE or first or is_elsewhere or not_here(read):
         return f"{first}type `{conda}`"
@@ -150,6 +151,14 @@ def _how_to_use(read: Read, new: Path) -> str:
     if read.base != "local":
         words += ["--base", read.base]
     return f"type `{shlex.join(words)}`, or `{conda}`"
+
+
+def _for_the_machine(command: str, read: Read) -> str:
+    """A command of conda, with the driver that is stated: on another machine, conda sees none."""
+    machine = read.machine
+    if not machine.stated or not machine.driver:
+        return command
+    return f"{DRIVER}={machine.driver} {command}"
 
 
 def _about_driver(read: Read) -> Iterator[str]:
