@@ -396,7 +396,7 @@ _LOOK = (
 )
 _DELETE = (
     "to delete an environment, delete its folder, as in `rm -r ./my-env`; to take packages out of"
-    " it, `ctk env create` with the rest"
+    " it, type `ctk env create cuda-core --prefix ./my-env` with those that stay"
 )
 _OF_OTHERS_IN_ENV = {
     **dict.fromkeys(("uninstall", "remove", "rm", "delete"), _DELETE),

@@ -340,7 +340,10 @@ def test_builds_of_a_channel_that_is_removed_are_named(solve: Solve, tmp_path: P
     ("line", "step"),
     [
         ("  - numba-cuda=0.20.0\n", "to use it, type `CONDA_OVERRIDE_CUDA=13.0 conda env create"),
-        ("  - pip:\n    - numba-cuda==0.20.0\n", "to use it, type `CONDA_OVERRIDE_CUDA=13.0 conda env create"),
+        (
+            "  - pip:\n    - numba-cuda==0.20.0\n",
+            "to use it, type `CONDA_OVERRIDE_CUDA=13.0 conda env create",
+        ),
         ("  - python=3.7\n", "has a solution with conda-forge, type `ctk solve new.yml"),
     ],
 )

@@ -104,6 +104,7 @@ RELEASES = {
 }
 WITHOUT_SPACES = RELEASES | {
     "lock.name",
+    "maker.recipe",
     "re.sub('-cu[0-9]+$', '', name)",  # of a project
     "version",
     "' '.join(words)",  # of `ctk build`: recipes, releases and platforms
