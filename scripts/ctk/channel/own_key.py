@@ -86,7 +86,7 @@ class OwnKey:
             raise BadValue(f"{self.file} cannot sign: {why}", step) from None
         except ValueError:
             raise BadValue(
-                f"{self.file} cannot sign: it is no private key that can be read",
+                f"{self.file} cannot sign: it is not a private key that can be read",
                 f"name a private key in PEM of Ed25519, ECDSA or RSA; {PASSWORD} has its password",
             ) from None
 

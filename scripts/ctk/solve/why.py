@@ -129,9 +129,9 @@ def what_runs(pick: Pick, catalogue: Catalogue) -> list[str]:
     running = [record.name.normalized for record in records if record and needs_cuda(record)]
     lines = []
     if len(running) == 1:
-        lines.append(f"{running[0]} runs all the same: it gives the driver machine code")
+        lines.append(f"{running[0]} runs anyway: it gives the driver machine code")
     elif running:
-        lines.append(f"{listing(running)} run all the same: they give the driver machine code")
+        lines.append(f"{listing(running)} run anyway: they give the driver machine code")
     gpu = (scenario.arch or "9.0").replace(".", "")
     lines.append(
         f'your own kernels run if you compile them to machine code, as with arch="sm_{gpu}", and'

@@ -227,7 +227,7 @@ def test_without_the_key_it_is_no_problem_unless_somebody_must_have_signed(folde
     [
         ("locked", "", "it has a password"),
         ("ours", "the-password", "it has no password"),
-        ("locked", "another", "it is no private key that can be read"),
+        ("locked", "another", "it is not a private key that can be read"),
     ],
 )
 def test_a_password_that_does_not_fit_is_said(

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from conftest import ROOT, ctk, same_recipes
 from ctk.cli.main import app
-from ctk.cli.options import _no_paths
+from ctk.cli.specs import only_specs
 from ctk.cli.work.picks import wanted_specs
 from ctk.core import console
 from ctk.core.checkout import Workspace, base_channel
@@ -124,12 +124,12 @@ def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command(
 ) -> None:
     for path in ("./mine", "/mine", "recipe.yaml", "mine/recipe.yaml", "mine/", ".."):
         with pytest.raises(BadValue, match="is a path") as error:
-            _no_paths(typer.Context(typer.main.get_command(app)), [path])
+            only_specs(typer.Context(typer.main.get_command(app)), [path])
         assert f"ctk build-recipe {path}" in error.value.step
     (tmp_path / "env a" / "conda-meta").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadValue, match="env a is an environment"):
-        _no_paths(typer.Context(typer.main.get_command(app)), ["env a"])
+        only_specs(typer.Context(typer.main.get_command(app)), ["env a"])
     specs = [
         "ruamel.yaml",
         "conda-forge/linux-64::pip",
@@ -137,7 +137,7 @@ def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command(
         "cuda-version=13.0=native*",
     ]
     assert (
-        _no_paths(typer.Context(typer.main.get_command(app)), specs)
+        only_specs(typer.Context(typer.main.get_command(app)), specs)
         == [*wanted_specs(specs, None)]
         == specs
     )
