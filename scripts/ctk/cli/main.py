@@ -396,7 +396,8 @@ _LOOK = (
 )
 _DELETE = (
     "to delete an environment, delete its folder, as in `rm -r ./my-env`; to take packages out of"
-    " it, type `ctk env create cuda-core --prefix ./my-env` with those that stay"
+    " it, type `ctk env create cuda-core --prefix ./my-env` with those that stay; it lists"
+    " what goes, and wants --yes"
 )
 _OF_OTHERS_IN_ENV = {
     **dict.fromkeys(("uninstall", "remove", "rm", "delete"), _DELETE),
