@@ -56,7 +56,7 @@ def main():
 
     show("gpus", gpus)
     if not gpus:
-        print("no GPU here, so kernels were compiled and linked, not run")
+        print(f"no GPU here, so kernels were compiled and linked for sm_{arch}, not run")
         return
     show("largest difference, cubin", checked(run(compiled)))
     show("largest difference, linked", checked(run(linked)))

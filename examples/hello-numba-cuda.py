@@ -59,12 +59,13 @@ def main():
     capability = cuda.get_current_device().compute_capability if gpus else (9, 0)
     ptx, _ = cuda.compile_ptx(add_sines, SIGNATURE.args, cc=capability)
     show("ptx isa", value_of(".version", ptx))
-    show("ptx target", value_of(".target", ptx))
+    target = value_of(".target", ptx)
+    show("ptx target", target)
     show("ptx bytes", len(ptx))
 
     show("gpus", gpus)
     if not gpus:
-        print("no GPU here, so the kernel was compiled, not run")
+        print(f"no GPU here, so the kernel was compiled for {target}, not run")
         return
     difference = relative_difference()
     if not difference < TOLERANCE:  # NaN is not smaller either

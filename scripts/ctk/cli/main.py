@@ -10,8 +10,9 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_origin
 
@@ -42,6 +43,8 @@ from ctk.core.process import hard_exit
 from ctk.core.secrets import has_secret, hide_address, hide_environment, without_credentials
 
 _LONGEST = 4095  # bytes: PATH_MAX of linux/limits.h, without the end
+_NAME = re.compile(r"[A-Za-z][\w.+-]*")
+"""The name of a package, as somebody may type it."""
 _FEWEST_FILES = 64
 """Files that a run must be able to open at once; with fewer, rattler ends with a panic."""
 
@@ -237,9 +240,10 @@ class Group(TyperGroup):
 
         A command that conda, pip, pixi or conda-smithy has is an error with what does it here.
         """
-        is_first = ctx.parent is None
-        if is_first and args[0] in OF_OTHERS and not ctx.resilient_parsing:
-            raise BadValue(f"there is no `ctk {args[0]}`", OF_OTHERS[args[0]])
+        step = OF_OTHERS.get(ctx.command_path, {}).get(args[0])
+        if step and not ctx.resilient_parsing:
+            cause = f"there is no `{ctx.command_path} {args[0]}`"
+            raise BadValue(cause, _with_names(step, args[1:]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -399,16 +403,16 @@ _DELETE = (
     " it, type `ctk env create cuda-core --prefix ./my-env` with those that stay; it lists"
     " what goes, and wants --yes"
 )
-_OF_OTHERS_IN_ENV = {
-    **dict.fromkeys(("uninstall", "remove", "rm", "delete"), _DELETE),
+_MAKING = ("install", "update", "upgrade", "init", "sync")
+_DELETING = ("uninstall", "remove", "rm", "delete")
+_IN_ENV = {
+    **dict.fromkeys((*_MAKING, "new"), _CHANGE),
+    **dict.fromkeys(_DELETING, _DELETE),
     "list": "an environment is the folder that you named; `ctk doctor ./my-env` checks it",
 }
-OF_OTHERS = {
-    **dict.fromkeys(
-        ("add", "create", "init", "install", "update", "upgrade", "sync"),
-        _CHANGE,
-    ),
-    **dict.fromkeys(("uninstall", "remove"), _DELETE),
+_FIRST = {
+    **dict.fromkeys((*_MAKING, "add", "create"), _CHANGE),
+    **dict.fromkeys(_DELETING, _DELETE),
     **dict.fromkeys(("list", "search", "show", "ls", "repoquery", "freeze", "tree"), _LOOK),
     **dict.fromkeys(
         ("activate", "shell"), "`. ./my-env/bin/activate`, or `ctk env run ./my-env -- python`"
@@ -417,13 +421,27 @@ OF_OTHERS = {
     "run": "`ctk env run ./my-env -- python`",
     "pack": "`ctk env pack cuda-core --driver 13.0 -o cuda-core.run`",
     "info": "`ctk doctor` shows the driver, the channel and the clients",
+    "audit": "`ctk check` audits packages, a folder of them, or a channel",
     "test": "`ctk build` and `ctk build-recipe FOLDER` run the tests of packages",
     "index": "`ctk build` writes the index of its channel",
     "upload": "`ctk publish --help` says how to publish a channel",
     "prune": "`ctk clean` shows what nothing needs in the caches, and removes it",
     "rerender": "`ctk feedstock cuda-core ../cuda-core-feedstock` writes a folder for conda-smithy",
 }
-"""Name of a command that conda, pip, pixi or conda-smithy has -> what does it here."""
+OF_OTHERS = {"ctk": _FIRST, "ctk env": _IN_ENV}
+"""A group here -> name of a command that conda, pip, pixi or conda-smithy has -> what does it."""
+
+
+def _with_names(step: str, words: Sequence[str]) -> str:
+    """`_CHANGE` or `_LOOK` with the packages that were typed, if options do not come first.
+
+    Of `create -n gpu numba-cuda` nobody here knows which words are packages.
+    """
+    names = [*takewhile(_NAME.fullmatch, words)]
+    if not names or step not in (_CHANGE, _LOOK):
+        return step
+    typed = shlex.join(names)
+    return re.sub("(?<= )(cuda-core|numba-cuda)(?=[ `])", typed, step)
 
 
 def _app(help_: str, commands: dict[str, Any], **settings: Any) -> typer.Typer:
@@ -625,9 +643,6 @@ def usage_error(error: typer.TyperException) -> CtkError:
     program = context.command_path if context else "ctk"
     text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
     command, missing = getattr(context, "command", None), getattr(error, "param", None)
-    unknown = re.fullmatch("no such command '([^']*)'", text)
-    if program == "ctk env" and unknown:
-        step = _OF_OTHERS_IN_ENV.get(unknown[1], _CHANGE)
     if not isinstance(command, Command):
         return BadValue(text, step)
     if program == "ctk lint" and "extra argument" in text:
@@ -648,6 +663,15 @@ def _example_with(missing: Any, command: Command, given: list[str]) -> str:
     example = command.examples[0].partition("  #")[0]
     words = example.split()
     for at, word in enumerate(words):
-        if word in missing.opts:
-            return without_credentials(shlex.join([*given, *words[at : at + 2]]))
+        if word.startswith("-") and word in missing.opts:
+            value = words[at + 1].replace(*_first_names(words, given))
+            return without_credentials(shlex.join([*given, word, value]))
     return example
+
+
+def _first_names(example: Sequence[str], given: Sequence[str]) -> tuple[str, str]:
+    """The first package of an example, and the one that was typed there; else twice the same."""
+    for shown, typed in zip(example, given, strict=False):
+        if shown != typed:
+            return shown, typed if _NAME.fullmatch(typed) else shown
+    return "", ""

@@ -17,7 +17,8 @@ from ctk.core.errors import BadValue
 if TYPE_CHECKING:
     from ctk.env.prefix import Installed
 
-_FILE = re.compile(r"(?<!recipe)\.(?:ya?ml|toml|txt|lock)$")
+_FILE = re.compile(r"(?<!recipe)\.(?:ya?ml|toml|txt|lock)$|(?:^|/)(?:Pipfile|setup\.(?:py|cfg))$")
+"""Files that ask for packages; the reader of files says which of them it does not read."""
 _MAY_BE_PACKAGE = re.compile(r"[^/]*\.yaml")
 """As ruamel.yaml is."""
 

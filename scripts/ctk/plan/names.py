@@ -182,16 +182,23 @@ class Names:
         if entry := _entry(plain) or _entry(library):
             sentence = "; ".join(filter(None, [f"{name} is {entry.what}", entry.here]))
             return OtherName(sentence, entry.ask, entry.instead or plain, entry.do)
-        return self._wheel(plain.replace("_", "-"))
+        return self._wheel(name, plain.replace("_", "-"))
 
-    def _wheel(self, name: str) -> OtherName | None:
-        """The packages with the files of a wheel, for the CUDA major in its name."""
+    def _wheel(self, typed: str, name: str) -> OtherName | None:
+        """The packages with the files of a wheel, for the CUDA major in its name.
+
+        Args:
+            typed: The name as somebody wrote it.
+            name: The same as conda writes it, in lower case and with hyphens.
+        """
         wheel = self.wheels.get(_MAJOR.sub("", name))
         if not wheel:
             return None
         found = _MAJOR.search(name)
         major = found[1] if found else [*wheel][-1]
         packages = wheel.get(major) or [*wheel.values()][-1]
+        if [*packages] == [name]:  # such as numba_cuda
+            return OtherName(f"{typed} is called {name} here", (name,))
         request, them = " ".join(packages), "packages" if packages[1:] else "package"
         if major not in wheel:
             others = (

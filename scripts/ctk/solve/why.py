@@ -366,26 +366,27 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
     """Solves a scenario.
 
     Raises:
-        Unsolvable: There is no solution; with the reason and the first `lines` of the solver's text
-            (None: all lines).
+        Unsolvable: There is no solution; with the reason. Where no cause was found, also the first
+            `lines` of the solver's text. With None for `lines` all of it, in any case.
     """
     try:
         return solve(scenario, catalogue.channels, catalogue.gateway)
     except Unsolvable as error:
-        to_build = _not_built_reason(scenario, catalogue)
-        reason = to_build or find_reason(scenario, catalogue)
-        is_missing = bool(to_build or _missing_package(scenario, catalogue))
-        is_missing = is_missing or reason.kind is Kind.HIDDEN
-        # For a package that is not there, the solver repeats the same for each name, or names what
-        # would not help.
-        most = 0 if is_missing and lines is not None else lines
-        text = error.cause.splitlines()
-        shown_lines = text[:most]
-        if not is_missing and len(text) > len(shown_lines):
-            more = count(len(text) - len(shown_lines), "line")
-            shown_lines.append(f"... and {more} more; --explain shows all")
-        cause = "\n".join([reason.cause, *shown_lines])
+        reason = _not_built_reason(scenario, catalogue) or find_reason(scenario, catalogue)
+        # Beside a cause in words, the solver's text says the same in a form that is hard to read,
+        # or blames what would not help.
+        is_needed = lines is None or reason.step.startswith(READ_SOLVER)
+        most = lines if is_needed else 0
+        cause = "\n".join([reason.cause, *_shortened(error.cause.splitlines(), most)])
         raise Unsolvable(cause, reason.step, error.solver, reason.kind) from None
+
+
+def _shortened(text: Sequence[str], most: int | None) -> list[str]:
+    """The first lines of a solver's text, and where to see the others."""
+    if not most or len(text) <= most:
+        return [*text[:most]]
+    more = count(len(text) - most, "line")
+    return [*text[:most], f"... and {more} more; `ctk solve` with --explain shows all"]
 
 
 def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
@@ -488,6 +489,8 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
     have = _versions(wanted, catalogue)
     newest = listing(have[:_SHOWN][::-1])
     step = "ask for one of those" if len(have) > 1 else f"ask for {have[0]}"
+    if wanted.name == "cuda-version" and scenario.driver:
+        step = _of_this_machine(have, scenario, catalogue) or step
     if checkout_of(catalogue).is_planned:
         they_make = "the newest that they make are" if len(have) > _SHOWN else "they make"
         cause = f"the recipes here make no {words}; {they_make} {newest}"
@@ -498,6 +501,14 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
     cause = f"there is no {words} in the channels; {there_are} {newest}"
     step += other_base(wanted.name, catalogue) + _or_lock(wanted, catalogue)
     return Reason(Kind.NO_VERSION, cause, step)
+
+
+def _of_this_machine(have: Sequence[str], scenario: Scenario, catalogue: Catalogue) -> str:
+    """The advice to ask for a toolkit that the machine runs; "" if it runs all or none of them."""
+    runs = [v for v in have if catalogue.solves(scenario, specs=(f"cuda-version={v}",))]
+    if not runs or len(runs) == len(have):
+        return ""
+    return f"ask for {listing(runs[::-1], 'or')}, which this machine runs"
 
 
 def _or_lock(wanted: Spec, catalogue: Catalogue) -> str:

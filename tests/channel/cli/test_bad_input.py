@@ -13,10 +13,12 @@ from typing import Literal, get_origin
 import pytest
 from command_list import ALL, Typed, command, line
 
+from ctk.cli.main import OF_OTHERS
 from ctk.core.errors import (
     BadValue,
     ChannelMissing,
     CtkError,
+    FileUnreadable,
     NoSpace,
     PublishFailed,
     UnknownName,
@@ -146,6 +148,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         UnknownName,
         "error: unknown package 'no-package'",
     ),
+    "solve Pipfile": (FileUnreadable, "error: Pipfile: there is no such file"),
     "solve cuda-crt==": (BadValue, SPEC),
     "solve cuda-crt --driver no-driver": (
         BadValue,
@@ -212,7 +215,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         (
             "env pack numba-cuda cuda-version=12.6 --arch 7.0",
             "missing option '--output' / '-o': file",
-            "as in `ctk env pack numba-cuda cuda-version=12.6 --arch 7.0 -o cuda-core.run`; see",
+            "as in `ctk env pack numba-cuda cuda-version=12.6 --arch 7.0 -o numba-cuda.run`; see",
         ),
         (
             "env pack --arch 7.0",
@@ -241,8 +244,19 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ),
         (
             "env install cupy",
-            "no such command 'install'",
-            "`ctk env create cuda-core --prefix ./my-env` makes an",
+            "there is no `ctk env install`",
+            "`ctk env create cupy --prefix ./my-env` makes an environment, `ctk env add ./my-env"
+            " cupy` adds to it",
+        ),
+        (
+            "env module ./my-env",
+            "an argument is missing: its name for",
+            "as in `ctk env module ./my-env gpu/13.0 --to ./modules`",
+        ),
+        (
+            "env pack cupy",
+            "missing option '--output' / '-o'",
+            "as in `ctk env pack cupy -o cupy.run`",
         ),
         (
             "env create numba-cuda ./my-env",
@@ -284,14 +298,24 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ("prune", "there is no `ctk prune`", "`ctk clean` shows what nothing needs"),
         ("rollback http://x.org/cuda", "http://x.org/cuda is an address", "name the folder"),
         ("list", "there is no `ctk list`", "`ctk solve cuda-core` shows a package"),
-        ("search cuda-core", "there is no `ctk search`", "`ctk solve cuda-core` shows a package"),
+        ("search cupy", "there is no `ctk search`", "`ctk solve cupy` shows a package"),
         (
-            "install cuda-core",
+            "install cupy jax",
+            "there is no `ctk install`",
+            "`ctk env create cupy jax --prefix ./my-env` makes an environment, `ctk env add"
+            " ./my-env cupy jax` adds to it",
+        ),
+        (
+            "install -n gpu cupy",
             "there is no `ctk install`",
             "`ctk env create cuda-core --prefix ./my-env` makes an",
         ),
         ("remove ./my-env", "there is no `ctk remove`", "to delete an environment, delete its"),
-        ("env remove ./my-env", "no such command 'remove'", "to delete an environment, delete its"),
+        (
+            "env remove ./my-env",
+            "there is no `ctk env remove`",
+            "to delete an environment, delete its",
+        ),
         ("activate ./my-env", "there is no `ctk activate`", "`. ./my-env/bin/activate`"),
         ("lst", "no such command 'lst'", "see ctk --help"),
         ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
@@ -308,6 +332,13 @@ def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
     done = typed(*shlex.split(words))
     assert done.returncode == BadValue.exit_code
     assert f"error: {said}" in done.stderr and f"next: {step}" in done.stderr
+
+
+def test_a_command_of_others_is_none_of_ours() -> None:
+    """A name in the table would hide a command of the same name."""
+    for group, names in OF_OTHERS.items():
+        own = {name.removeprefix("env ") for name in ALL if name.startswith("env ")}
+        assert not names.keys() & (own if group == "ctk env" else {name.split()[0] for name in ALL})
 
 
 def numbers_and_choices() -> Iterator[tuple[str, str, str]]:

@@ -177,7 +177,7 @@ def test_damaged_data_are_refused(
     [
         ({"uname": "[ $1 = -s ] && echo Linux || echo aarch64"}, ("linux-64", "aarch64")),
         ({"getconf": "echo glibc 2.17"}, ("glibc 2.20", "has 2.17")),
-        ({"df": "echo head; echo /dev/sda 100 90 10 90% /mnt"}, ("needs 1 MiB", "there are 0")),
+        ({"df": "echo head; echo /dev/sda 100 90 10 90% /mnt"}, ("needs 1 MB", "there are 0")),
     ],
 )
 def test_a_machine_that_cannot_have_it_is_told_why(

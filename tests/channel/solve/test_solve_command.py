@@ -420,29 +420,26 @@ def test_without_a_driver_it_says_how_another_machines_driver_is_stated(
         )
 
 
-def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(
-    checkout: Workspace,
-) -> None:
+def test_a_request_without_a_solution_ends_with_the_cause_and_a_step(checkout: Workspace) -> None:
     done = ctk(checkout, "solve", "cuda-core", "--driver", "11.8")
     assert done.returncode == 10
-    first, second, third, *_, last = done.stderr.splitlines()
+    cause, step = done.stderr.splitlines()
     assert (
-        first
+        cause
         == "error: the driver supports CUDA 11.8; the oldest toolkit in the channel needs 12.0"
     )
+    assert step.startswith(
+        "next: update the driver to one for CUDA 12.0 or newer; that does not help a GPU older than"
+    )
+    document = json.loads(ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--json").stdout)
+    assert document["reason"] == {"kind": "driver"}
+    whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
+    first, second, third, *_, last = whole.stderr.splitlines()
+    assert (first, last) == (cause, step)
     assert (
         second == "no set of packages satisfies cuda-core on linux-64 with a driver for CUDA 11.8:"
     )
     assert third.startswith("Cannot solve the request because of")
-    assert last.startswith(
-        "next: update the driver to one for CUDA 12.0 or newer; that does not help a GPU older than"
-    )
-    assert "more; --explain shows all" in done.stderr
-    assert len(done.stderr.splitlines()) < 20
-    document = json.loads(ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--json").stdout)
-    assert document["reason"] == {"kind": "driver"}
-    whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
-    assert "--explain shows all" not in whole.stderr
     assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
 
 

@@ -417,6 +417,32 @@ def test_every_package_that_needs_a_newer_glibc_is_named_with_the_glibc_that_it_
     )
 
 
+def test_the_solver_s_text_follows_only_where_the_step_is_to_read_it(tmp_path: Path) -> None:
+    library = [record("lib", version, "h_0", "linux-64") for version in ("1.0", "2.0")]
+    helper = record("helper", "1.0", "h_0", "linux-64", depends=["lib <2"])
+    app = record("app", "1.0", "h_0", "linux-64", depends=["lib >=2", "helper"])
+    made = Catalogue([write(tmp_path / "channel", iter([*library, helper, app]))], "linux-64")
+
+    def said(specs: str, lines: int | None) -> tuple[str, list[str], str]:
+        with pytest.raises(Unsolvable) as error:
+            solve_or_say_why(Scenario((specs,), "linux-64"), made, lines)
+        cause, *solver = error.value.cause.splitlines()
+        return cause, solver, error.value.step
+
+    cause, solver, step = said("app", 2)
+    assert (cause, step) == (
+        "app needs lib >=2 and helper, which cannot be installed together",
+        "read what the solver says",
+    )
+    assert solver[0].startswith("no set of packages satisfies app on linux-64")
+    more = r"\.\.\. and \d+ lines more; `ctk solve` with --explain shows all"
+    assert re.fullmatch(more, solver[2])
+    whole = said("app", None)[1]
+    assert len(whole) > len(solver) and not any("more;" in line for line in whole)
+    assert said("lib=3", 2)[1] == []
+    assert said("lib=3", None)[1]
+
+
 def test_a_glibc_that_the_request_itself_excludes_is_no_reason(tmp_path: Path) -> None:
     records = [record("app", "1.0", "h_0", "linux-64")]
     made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-64")

@@ -6,7 +6,7 @@ unset CDPATH GZIP TAR_OPTIONS
 self=$0
 platform='@platform@' machines='@machines@' glibc='@glibc@'
 kibibytes='@kibibytes@' sha256='@sha256@' skip='@skip@'
-mebibytes=$(((kibibytes + 1023) / 1024))
+megabytes=$(((kibibytes * 1024 + 999999) / 1000000))
 
 usage() {
   cat <<END
@@ -20,7 +20,7 @@ END
 END
   cat <<END
 
-It needs Linux ($platform) with glibc $glibc or newer, $mebibytes MiB of disk, and sh, tar, sha256sum and
+It needs Linux ($platform) with glibc $glibc or newer, $megabytes MB of disk, and sh, tar, sha256sum and
 gzip. It needs no network. Beside it are a list of the packages (.lock) and one of hashes (sha256sum -c ....sha256).
 END
 }
@@ -106,7 +106,7 @@ free_space() {
 check_space() {
   free=$(free_space)
   if [ -n "$free" ] && [ "$free" -lt "$kibibytes" ]; then
-    fail "the environment needs $mebibytes MiB, and where $prefix would be there are $((free / 1024))" \
+    fail "the environment needs $megabytes MB, and where $prefix would be there are $((free * 1024 / 1000000))" \
       "free some space, or name a folder on another disk"
   fi
 }
@@ -132,7 +132,7 @@ unpack() {
   mkdir "$work" "$work/env" || fail "$work cannot be made" "see what mkdir says"
   trap 'rm -rf "$work"' EXIT
   for signal in HUP INT PIPE TERM; do trap 'exit 1' "$signal"; done
-  say "unpacking $mebibytes MiB ..."
+  say "unpacking $megabytes MB ..."
   # The status of a pipeline is that of tar, so the others leave a note. Owner and time are those of the unpacking.
   whole=yes
   { data || : >"$work/broken"; } | { gzip -d -c || : >"$work/broken"; } | tar -x -m -o -C "$work/env" -f - || whole=
