@@ -476,6 +476,16 @@ def test_a_file_is_explained_too(solve: Solve) -> None:
     assert said in solve("environment.yml", "--explain").stdout
 
 
+def test_the_line_that_asks_for_the_toolkit_is_named(solve: Solve, tmp_path: Path) -> None:
+    """A wheel's name cost a newer toolkit, and nothing said which line it was."""
+    text = "dependencies:\n  - cuda-nvrtc\n  - pip:\n    - cupy-cuda12x\n    - torch\n"
+    (tmp_path / "environment.yml").write_text(text)
+    said = solve("environment.yml").stdout
+    assert "cuda-version=12 comes from line 4: cupy-cuda12x\n" in said
+    (tmp_path / "environment.yml").write_text("dependencies: [cuda-nvrtc, cuda-version=12]\n")
+    assert "comes from line" not in solve("environment.yml").stdout
+
+
 def test_the_major_in_the_name_of_a_wheel_gives_way_to_that_of_the_file(
     solve: Solve, tmp_path: Path
 ) -> None:

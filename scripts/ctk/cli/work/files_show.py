@@ -240,6 +240,8 @@ def show_pick(read: Read, report: Reporter, lines: int | None) -> None:
     reasons = explain(solved.pick, solved.catalogue) if lines is None else []
     report.result(explain=reasons)
     show_toolkit(solved.pick, read.machine, solved.catalogue, report, reasons)
+    for sentence in _toolkit_of_other_names(read.rows):
+        report.line(sentence)
     # What of `ctk build` makes that of the channel as it is, `show_toolkit` says.
     if solved.is_planned and (native := better_toolkit(read)):
         command = f"`{build_line(read)}`"
@@ -253,6 +255,20 @@ def show_pick(read: Read, report: Reporter, lines: int | None) -> None:
         if record.name.normalized in names
     ]
     report.table("packages of the file", ["package", "version", "build", "channel"], shown)
+
+
+def _toolkit_of_other_names(rows: Iterable[Row]) -> Iterator[str]:
+    """Sentences with the toolkits that lines ask for which do not name cuda-version themselves."""
+    found: dict[str, list[Line]] = {}
+    for row in rows:
+        for spec in row.asked:
+            if spec_name(spec) == TOOLKIT and row.line.name != TOOLKIT:
+                found.setdefault(spec, []).append(row.line)
+    for spec, lines in found.items():
+        where = "line" if len(lines) == 1 else "lines"
+        numbers = listing([str(line.number) for line in lines], most=_FEW)
+        names = listing([line.name for line in lines], most=_FEW)
+        yield f"{spec} comes from {where} {numbers}: {names}"
 
 
 def show_elsewhere(read: Read, report: Reporter) -> None:
