@@ -167,7 +167,9 @@ def _samples(where: Workspace, clones: Path) -> Piece:
         *("--cuda-samples", str(clones / "cuda-samples.git")),
         *("--library-samples", str(clones / "CUDALibrarySamples.git")),
     ]
-    feedstocks = sorted(map(str, clones.glob("*-feedstock")))
+    # Not conda-forge's own tools, such as conda-forge-pinning, which test nothing of CUDA.
+    found = set(clones.glob("*-feedstock")) - set(clones.glob("conda-forge-*"))
+    feedstocks = sorted(map(str, found))
     python = ".venv/bin/python"
     # What tests of cuda-nvcc and cusparselt clone.
     cmake = f"https://gitlab.kitware.com/cmake/cmake.git={clones / 'CMake.git'}"
@@ -358,7 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--clones",
         type=Path,
         help="a folder with clones: cuda-samples.git, CUDALibrarySamples.git, CMake.git and"
-        " conda-forge's feedstocks. Their samples and tests are run, too: the piece `samples`",
+        " conda-forge's feedstocks of CUDA. Their samples and tests are run, too: the piece `samples`",
     )
     parser.add_argument("--again", action="store_true", help="run also what has passed before")
     options = parser.parse_args(arguments)
