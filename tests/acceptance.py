@@ -360,7 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--clones",
         type=Path,
         help="a folder with clones: cuda-samples.git, CUDALibrarySamples.git, CMake.git and"
-        " conda-forge's feedstocks of CUDA. Their samples and tests are run, too: the piece `samples`",
+        " conda-forge's feedstocks of CUDA. It runs their samples and tests as the piece `samples`",
     )
     parser.add_argument("--again", action="store_true", help="run also what has passed before")
     options = parser.parse_args(arguments)
