@@ -198,6 +198,21 @@ def test_a_command_runs_activated_wherever_the_environment_has_gone(
     assert own.stdout.splitlines() == answer(moved)
 
 
+def test_a_python_or_pip_that_is_not_there_is_answered_with_what_helps(
+    where: Workspace, environment: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "a copy"
+    shutil.copytree(environment, copy, symlinks=True)
+    for name, step in (
+        ("pip", f"next: to add it, type `ctk env add '{copy}' pip`"),
+        ("python", f"next: its package has lost files: `ctk doctor '{copy}'` says what helps"),
+    ):
+        (copy / "bin" / name).unlink(missing_ok=True)
+        done = ctk(where, "env", "run", str(copy), "--", name, "--version")
+        assert done.returncode == 127
+        assert done.stderr.splitlines() == [f"error: there is no {name} in {copy}", step]
+
+
 def test_any_conda_environment_will_do(where: Workspace, tmp_path: Path) -> None:
     """An environment without our scripts."""
     (tmp_path / "env" / "conda-meta").mkdir(parents=True)
