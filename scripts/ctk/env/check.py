@@ -353,7 +353,7 @@ def _native_toolkit(environment: Examined) -> Finding:
         return _toolkit_finding(environment, newer)
     if not driver or fit == "native":
         records = [package.record for package in environment.packages]
-        return ok("; ".join([text, *newer_nvjitlink(records, environment.asked)]))
+        return ok("; ".join([text, *newer_nvjitlink(records, environment.asked, driver)]))
     knows_gpu = not arch or bool(gpus)  # a toolkit without a lock may not
     if fit == "compat" and limit is None and knows_gpu:
         step = environment.install(f"cuda-version={toolkit.version}=native_*")

@@ -45,10 +45,9 @@ from ctk.solve.solve import (
     Pick,
     Scenario,
     channel_name,
-    older,
     parse_spec,
 )
-from ctk.solve.why import driver_for_linked_ptx, explain, find_reason, limit_in_words
+from ctk.solve.why import explain, find_reason, limit_in_words, refused_ptx
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
 
@@ -234,8 +233,9 @@ class SelectorAnswer(NamedTuple):
     title: str  # ``CUDA 13.0: everything works on this machine``, or the reason without a solution
     reasons: tuple[str, ...]  # as in ``--explain``; the next step without a solution
     lasts: bool = False  # whether the package can be asked for with `ASKS_NATIVE`
-    works: bool = False  # whether everything works on the machine
+    works: bool = False  # whether everything works on the machine, but for `exception`
     nvcc: tuple[str, ...] = ()  # what to ask for where conda-forge's nvcc is the way
+    exception: str = ""
 
 
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
@@ -268,6 +268,7 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
         reasons,
         lasts=_can_last(pick, catalogue),
         works=_works(pick),
+        exception=refused_ptx(pick.records, scenario.driver),
     )
 
 
@@ -287,10 +288,10 @@ def headline(pick: Pick, catalogue: Catalogue) -> str:
     """A pick in a sentence without the words native and compat."""
     if not pick.toolkit:
         return "no CUDA toolkit is needed"
+    if refused_ptx(pick.records, pick.scenario.driver):
+        return f"CUDA {pick.toolkit} works on this machine"
     if _works(pick):
         return f"CUDA {pick.toolkit}: everything works on this machine"
-    if pick.fit == "native":
-        return f"CUDA {pick.toolkit}: all but PTX that nvJitLink links works on this machine"
     fit = fit_of(pick, pick.scenario, catalogue.toolkit(pick.toolkit))
     if fit is None or not pick.fit:
         return f"CUDA {pick.toolkit}"
@@ -300,15 +301,8 @@ def headline(pick: Pick, catalogue: Catalogue) -> str:
 
 
 def _works(pick: Pick) -> bool:
-    """Whether everything of a pick works on its machine.
-
-    A native toolkit may have a newer nvJitLink, whose PTX needs a driver as new as itself.
-    """
-    if not pick.toolkit:
-        return True
-    needed, driver = driver_for_linked_ptx(pick), pick.scenario.driver
-    is_refused = bool(needed and driver and older(driver, needed))
-    return pick.fit == "native" and not is_refused
+    """Whether everything of a pick works on its machine, but for `refused_ptx`."""
+    return not pick.toolkit or pick.fit == "native"
 
 
 @lru_cache(maxsize=4096)
@@ -345,8 +339,8 @@ def packed(answered: Answered) -> dict[str, Any]:
         lines: lists of indexes in `texts`
         texts: parts of sentences, to be joined with spaces
         answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts, 1 if everything works,
-            what to ask for with conda-forge's nvcc, if that is the way];
-            title is an index in `lines`, reasons a list of them
+            what to ask for with conda-forge's nvcc, if that is the way, the exception, if there
+            is one]; title and exception are indexes in `lines`, reasons a list of them
         rows: the answers by GPU for a driver and pin: [answer, number of GPUs, answer, number of
             GPUs, ...]
         grid: pin -> the index of the row of each driver
@@ -362,12 +356,16 @@ def packed(answered: Answered) -> dict[str, Any]:
     picks: dict[tuple[int, ...], int] = {}
     lines: dict[str, int] = {}
     numbered = []
-    for packages, toolkit, fit, title, reasons, lasts, works, nvcc in kinds:
+    for packages, toolkit, fit, title, reasons, lasts, works, nvcc, exception in kinds:
         members = tuple(_place(records, package) for package in packages)
         pick = _place(picks, members) if members else -1
         said = [_place(lines, line) for line in (title, *reasons)]
-        row_of = [pick, toolkit, fit, said[0], said[1:], int(lasts), int(works)]
-        numbered.append([*row_of, list(nvcc)] if nvcc else row_of)
+        row_of: list[Any] = [pick, toolkit, fit, said[0], said[1:], int(lasts), int(works)]
+        if nvcc or exception:
+            row_of.append(list(nvcc))
+        if exception:
+            row_of.append(_place(lines, exception))
+        numbered.append(row_of)
     texts: dict[str, int] = {}
     # Lines are split after punctuation, since many have parts in common.
     parts = [[_place(texts, part) for part in re.split(r"(?<=[.;:,]) ", line)] for line in lines]

@@ -36,6 +36,7 @@ from ctk.solve.advice import (
     what_to_build,
 )
 from ctk.solve.change import (
+    Package,
     cpu_instead,
     needs_cuda,
     nvjitlink_of_another_toolkit,
@@ -203,11 +204,6 @@ def _about_toolkit(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) ->
     return []
 
 
-def driver_for_linked_ptx(pick: Pick) -> str:
-    """The driver that loads the PTX which nvJitLink links, where it is newer than the toolkit."""
-    return _newer_minor(pick, _NVJITLINK)
-
-
 def _newer_minor(pick: Pick, library: str) -> str:
     """The minor of a library of a newer toolkit than the picked one; "" if it is not newer."""
     minor = ".".join(pick.version(library).split(".")[:2])
@@ -344,10 +340,33 @@ def _does_not_know(gpu: str, toolkit: ChannelToolkit) -> str:
     return f"does not know compute capability {gpu}; {knows}"
 
 
-def newer_nvjitlink(records: Sequence[PackageRecord], specs: Iterable[str]) -> list[str]:
-    """A sentence if nvJitLink is newer than the toolkit, as the request or a package requires."""
+def refused_ptx(records: Iterable[PackageRecord], driver: str | None) -> str:
+    """What a driver refuses beside a native toolkit: PTX of an nvJitLink that is newer than it.
+
+    "" where it refuses nothing. Toolkits 12.0 to 12.2 have no nvJitLink of their own.
+    """
+    found = {record.name.normalized: Package.of(record) for record in records}
+    toolkit, library = found.get("cuda-version"), found.get(_NVJITLINK)
+    if not driver or toolkit is None or library is None:
+        return ""
+    if toolkit.fit != "native" or not older(driver, library.minor):
+        return ""
+    needs = f"PTX that nvJitLink writes needs a driver for CUDA {library.minor}"
+    return f"one exception: {needs}; machine code that it links runs"
+
+
+def newer_nvjitlink(
+    records: Sequence[PackageRecord], specs: Iterable[str], driver: str | None
+) -> list[str]:
+    """A sentence if nvJitLink is newer than the toolkit, and something requires that.
+
+    Else one if the driver refuses its PTX.
+    """
     library, toolkit = nvjitlink_of_another_toolkit(records)
-    if library is None or toolkit is None or older(library.version, toolkit.version):
+    if library is None or toolkit is None:
+        refused = refused_ptx(records, driver)
+        return [refused] if refused else []
+    if older(library.version, toolkit.version):
         return []
     if unasked_nvjitlink(records, specs) is not None:
         return []

@@ -877,12 +877,29 @@ def test_a_newer_nvjitlink_is_said_with_what_it_costs(beside: Catalogue, tmp_pat
     )
     ours = write(tmp_path / "newer", iter([*channel(), newer]))
     found = pick(Catalogue([ours, base_channel], "linux-64"), "libnvjitlink=13.4.92", "13.0")
-    assert list(newer_nvjitlink(found.records, found.scenario.specs)) == [
+    assert list(newer_nvjitlink(found.records, found.scenario.specs, "13.0")) == [
         "nvJitLink is of toolkit 13.4, as asked for: machine code that it links runs, and PTX that"
         " it writes needs a driver for CUDA 13.4"
     ]
-    assert list(newer_nvjitlink(found.records, ["cuda-core"])) == [], "nobody asked for it"
-    assert list(newer_nvjitlink(pick(beside, "cuda-core", "13.0").records, ["cuda-core"])) == []
+    assert newer_nvjitlink(found.records, ["cuda-core"], "13.0") == [], "nobody asked for it"
+    assert newer_nvjitlink(pick(beside, "cuda-core", "13.0").records, ["cuda-core"], "13.0") == []
+
+
+@pytest.mark.parametrize(("driver", "is_said"), [("12.0", True), ("12.3", False)])
+def test_a_toolkit_without_its_own_nvjitlink_has_an_exception_on_an_older_driver(
+    driver: str, is_said: bool, tmp_path: Path
+) -> None:
+    """Toolkits 12.0 to 12.2 are tied to that of 12.3."""
+    tied = [*toolkit("12.0"), *pair("libnvjitlink", "12.3.101", "", "linux-64", ">=12.0,<12.4")]
+    found = pick(
+        Catalogue([write(tmp_path / "tied", iter(tied))], "linux-64"), "libnvjitlink", driver
+    )
+    exception = (
+        "one exception: PTX that nvJitLink writes needs a driver for CUDA 12.3;"
+        " machine code that it links runs"
+    )
+    said = newer_nvjitlink(found.records, found.scenario.specs, driver)
+    assert said == ([exception] if is_said else [])
 
 
 def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(

@@ -344,7 +344,7 @@ def show_plan(
         report.line(f"why: {plan.obstacle}")
     for choice in named:
         report.line(choice.line)
-    for line in newer_nvjitlink(pick.records, plan.pick.scenario.specs):
+    for line in newer_nvjitlink(pick.records, pick.scenario.specs, machine.driver):
         report.line(line)
     if not change:
         report.line("nothing would change: it has all of this")

@@ -166,7 +166,7 @@ def _notes(fleet: Fleet) -> list[str]:
         lines += _older_than_alone(environment, fleet)
         pick = environment.pick
         sentences = [choice.line for choice in choices(pick, fleet.catalogue)]
-        sentences += newer_nvjitlink(pick.records, pick.scenario.specs)
+        sentences += newer_nvjitlink(pick.records, pick.scenario.specs, pick.scenario.driver)
         lines += [f"{environment.name}: {sentence}" for sentence in sentences]
     if any(environment.states_gpu for environment in fleet.environments):
         lines.append(

@@ -202,7 +202,7 @@ def show_toolkit(
     report.line(f"{toolkit_in_words(pick, channels)} ({machine.subdir}, {machine.words}; {length})")
     for choice in named:
         report.line(choice.line)
-    for line in newer_nvjitlink(pick.records, pick.scenario.specs):
+    for line in newer_nvjitlink(pick.records, pick.scenario.specs, machine.driver):
         report.line(line)
     if native:
         report.line(f"toolkit {native} native is possible too: add cuda-version={native}")
