@@ -7,7 +7,7 @@
  * A name that nvidia-smi cut short ("GeForce RTX 5070 ...") counts where all that it may be have the same one.
  */
 function gpuOfName(text, listed) {
-  const bare = (name) => name.trim().toLowerCase().replace(/^nvidia\s+/, "").replace(/^(tesla\s+)?(?:(k\d0)x?[a-z]?$)?/, "$2"); // K40m
+  const bare = (name) => name.trim().toLowerCase().replace(/\s*\(nvgpu\)$/, "").replace(/^nvidia\s+/, "").replace(/^(tesla\s+)?(?:(k\d0)x?[a-z]?$)?/, "$2"); // K40m
   let wanted = bare(text);
   if (!wanted) return null;
   const names = Object.keys(listed).map((name) => [bare(name), listed[name]]);
@@ -37,7 +37,7 @@ function gpuOfName(text, listed) {
 function gpuOfText(text, listed) {
   const number = text.trim().toLowerCase().replace(",", ".").match(/^(?:(\d{1,2})\.(\d)|(?:sm_?|compute_?)?([3-9]|\d\d)(\d))[af]?$/);
   if (number) return `${Number(number[1] ?? number[3])}.${number[2] ?? number[4]}`;
-  const [plain, wanted] = [(name) => name.toLowerCase().replace(/[^a-z0-9]/g, ""), text.toLowerCase().replace(/[^a-z0-9]|geforce|nvidia/g, "")];
+  const [plain, wanted] = [(name) => name.toLowerCase().replace(/[^a-z0-9]/g, ""), text.toLowerCase().replace(/\(nvgpu\)|[^a-z0-9]|geforce|nvidia/g, "")];
   // The name of an architecture is in few names of its GPUs.
   const isName = wanted.length > 2 && !/^(ada|blackwell)$/.test(wanted);
   const parts = Object.keys(listed).filter((name) => isName && plain(name).replace("geforce", "").includes(wanted));
@@ -46,20 +46,33 @@ function gpuOfText(text, listed) {
 }
 
 /** Whether a GPU is in ARM machines only; solve/gpus.yaml has the sources. */
-const isArm = (name) => /\b(jetson|orin|thor|gh\d+|gb\d+)\b/i.test(name);
+const isArm = (name) => /\b(jetson|tegra|nvgpu|xavier|orin|thor|gh\d+|gb\d+)\b/i.test(name);
 
-/** Whether a text is of a driver of Windows. */
-const isOfWindows = (text) => /\b(WDDM|TCC|MCDM)\b/.test(text);
+/** Whether a text is of a driver of Windows, or of a shell of Windows that found none. */
+const isOfWindows = (text) => /\b(WDDM|TCC|MCDM)\b|nvidia-smi(\.exe)?['"]? is not recognized/i.test(text);
 
-/** The column compute_cap in the output of --query-gpu; the last column without a heading. */
+/** The lines of --query-gpu with --format=csv, as lists of fields. */
+const fieldsOf = (text) => text.split(/\r?\n/).filter((line) => !line.includes("|")).map((line) => line.split(",").map((field) => field.trim()));
+
+const isCapability = (field) => /^\d{1,2}\.\d$/.test(field ?? "");
+
+/** The column compute_cap in the output of --query-gpu; without a heading, the field of such a form. */
 function capabilities(text) {
-  const lines = text.split(/\r?\n/);
-  const head = lines.findIndex((line) => line.includes("compute_cap"));
-  if (head < 0) return [];
-  const place = lines[head].split(",").map((word) => word.trim()).indexOf("compute_cap");
-  const values = lines.slice(head + 1).map((line) => line.split(",").at(place)?.trim());
-  return values.filter((value) => /^\d{1,2}\.\d$/.test(value ?? ""));
+  const lines = fieldsOf(text);
+  const head = lines.findIndex((fields) => fields.some((field) => field.endsWith("compute_cap")));
+  if (head >= 0) {
+    const place = lines[head].findIndex((field) => field.endsWith("compute_cap"));
+    return lines.slice(head + 1).map((fields) => fields[place]).filter(isCapability);
+  }
+  const isRow = (fields) => isCapability(fields[0]) ? fields.length === 1 : fields.some(isGpuName);
+  return lines.filter(isRow).flatMap((fields) => fields.filter(isCapability).slice(0, 1));
 }
+
+/** Whether a field of --query-gpu is the name of a GPU. */
+const isGpuName = (field) => /^(NVIDIA|GeForce|Quadro|Tesla) [\w(]/i.test(field);
+
+/** The names of GPUs in the output of --query-gpu, which has another field beside the name. */
+const namesInFields = (text) => fieldsOf(text).filter((fields) => fields.length > 1).flatMap((fields) => fields.filter(isGpuName).slice(0, 1));
 
 /** The machine that the output of nvidia-smi describes.
  *
@@ -69,7 +82,8 @@ function capabilities(text) {
  */
 function readNvidiaSmi(text, listed) {
   if (/nvidia-smi has failed|couldn't communicate with the nvidia driver/i.test(text)) {
-    return { driver: null, gpus: [], unknown: [], note: "nvidia-smi reached no driver, so none is chosen." };
+    const note = "nvidia-smi reached no driver, so none is chosen. If that machine has a GPU, restart it or mend its driver, then paste again.";
+    return { driver: null, gpus: [], unknown: [], note };
   }
   if (/nvidia-smi.{0,80}(not found|not recognized)|(not found|unknown command):\s*nvidia-smi/is.test(text)) {
     return { driver: null, gpus: [], unknown: [], note: "There is no nvidia-smi on that machine, so no driver is chosen. On a login node, run it on a node with a GPU." };
@@ -84,17 +98,17 @@ function readNvidiaSmi(text, listed) {
   }
   const version = text.match(/CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d+)\.(\d+)/i);
   const names = [
-    // The bus follows the name; rows of processes look the same otherwise.
+    // The bus follows the name, or that it has none and the display; rows of processes look the same otherwise.
     // A chat or an issue may have indented or quoted it, taken the bars away, or made one line of it.
-    ...text.matchAll(/(?:^[\s>]*|\|\s*)\d+\s+([^|\s][^|\n]*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|?(?=\s*[0-9A-F]{4,8}:)/gim),
+    ...text.matchAll(/(?:^[\s>]*|\|\s*)\d+\s+([^|\s][^|\n]*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|?(?=\s*(?:[0-9A-F]{4,8}:|N\/A\s+(?:On|Off|N\/A)\b))/gim),
     ...text.matchAll(/^\s*GPU \d+: (.+?) \(UUID/gm),
     ...text.matchAll(/^\s*Product Name\s*:\s*(.+?)\s*$/gm),
-  ].map((match) => match[1]);
+  ].map((match) => match[1]).concat(namesInFields(text));
   const gpus = [];
   const unknown = [];
   gpus.push(...capabilities(text));
   for (const name of gpus.length ? [] : new Set(names)) {
-    const gpu = gpuOfName(name, listed);
+    const gpu = isArm(name) ? gpuOfText(name, listed) : gpuOfName(name, listed); // "Orin" is a part of a name
     if (gpu) gpus.push(gpu);
     else unknown.push(name);
   }

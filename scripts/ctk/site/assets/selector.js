@@ -42,11 +42,11 @@
 
   /** The answer at a place, whose texts name the driver that was asked for, and this channel. */
   function readAnswer(answers, place, end, driver) {
-    const [pick, toolkit, fit, title, reasons, lasts, works, nvcc] = answers.answers[place];
+    const [pick, toolkit, fit, title, reasons, lasts, works, nvcc = [], exception] = answers.answers[place];
     const solved = new RegExp(`(?<= )${end}(?!\\.?\\d)`, "g");
     const line = (of) => answers.lines[of].map((part) => answers.texts[part]).join(" ").replace(solved, driver);
     const packages = pick < 0 ? null : answers.picks[pick].map((record) => answers.records[record]);
-    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line), lasts: Boolean(lasts), works: Boolean(works), nvcc: nvcc ?? [] };
+    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line), lasts: Boolean(lasts), works: Boolean(works), nvcc, exception: exception === undefined ? "" : line(exception) };
   }
 
   /** Whether a version of two numbers is before another: 9.0 is before 10.0. */
@@ -281,7 +281,7 @@
   }
 
   function showPick(now, answer, unseen, [oldest, newest]) {
-    const { packages, title, reasons, works } = answer;
+    const { packages, title, reasons, works, exception } = answer;
     const known = packages.every(([, , , bytes]) => bytes > 0);
     const total = packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
     const download = known ? `${size(total)} to download` : "their size is not known before they are built";
@@ -294,7 +294,8 @@
     const limit = oldest || newest ? `, if its GPU has compute capability ${range}` : "";
     const isStrange = now.machine === "choose" && strange && !now.gpu;
     const head = isStrange ? `CUDA ${answer.toolkit} for this driver, but its GPU ${strange} is not known here` : sentence(title) + limit;
-    show("solved", head, `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
+    const about = `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`;
+    show("solved", head, exception ? `${sentence(exception)}. ${about}` : about);
     at("verdict").dataset.works = works && !isStrange;
     at("pick-title").textContent = `What is installed: ${number}`;
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
@@ -498,8 +499,12 @@
   function otherSystem(now) {
     const platforms = Object.keys(offered.platforms);
     const only = `and this channel is for ${platforms.join(" and ")} only`;
-    if (now.machine !== "choose" || onArm(now)) return null;
-    if (isArm(at("gpu").value)) return [`That machine is ARM, ${platforms.some((platform) => onArm({ platform })) ? "and the chosen system is not" : only}`];
+    const lacksDriver = now.machine === "none" && readNvidiaSmi(at("paste").value, offered.gpus).driver === null;
+    if (onArm(now) || !(now.machine === "choose" || lacksDriver)) return null;
+    if (isArm(at("gpu").value)) {
+      if (platforms.some((platform) => onArm({ platform }))) return ["That machine is ARM, and the chosen system is not", "", ["Choose Linux Arm above."]];
+      return [`That machine is ARM, ${only}`, "", ["The channel's keeper can build for it: `ctk build --platform linux-aarch64`, then `ctk publish`."]];
+    }
     if (!isOfWindows(at("paste").value) || platforms.some((platform) => onWindows({ platform }))) return null;
     return [`That is Windows, ${only}`, "", ["In WSL it is Linux: paste what nvidia-smi prints there."]];
   }
