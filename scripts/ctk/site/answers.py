@@ -165,12 +165,12 @@ def axes(
         without_cuda=without_cuda(names, catalogue),
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
         newer=alike.is_same_driver(str(newest), ANY_DRIVER),
-        floor=_floor(catalogue.toolkits),
+        floor=floor(catalogue.toolkits),
         impossible={machine: why for machine in machines if (why := impossible(*machine))},
     )
 
 
-def _floor(toolkits: Iterable[ChannelToolkit]) -> tuple[str, str] | None:
+def floor(toolkits: Iterable[ChannelToolkit]) -> tuple[str, str] | None:
     """`Axes.floor` of the toolkits of a channel, newest first."""
     oldest: dict[str, str] = {}
     for major, gpu in (

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ctk.core.console import listing
+from ctk.core.platforms import PLATFORMS
 from ctk.plan.names import Names
 from ctk.site.pages import Page, assets, colour, docs_header, moved, safe_json
 
@@ -60,6 +61,11 @@ _SOLVED = re.compile(
 )
 _STATED = re.compile(
     r"(?:^|[ ]+)# (?:toolkit \d|the newest toolkit)[^\n]*(?P<end>\n)", re.MULTILINE
+)
+# A command for another platform, and the comment above it that says what it gives.
+_FOR_PLATFORM = re.compile(
+    r"^(?:# [^\n]*\n)?(?P<command>(?:\w+=\S+ )*CONDA_SUBDIR=(?P<platform>[\w-]+) [^\n]*)$",
+    re.MULTILINE,
 )
 _WITH_A_VALUE = ("-n", "-c")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
@@ -124,12 +130,14 @@ class Subject:
         base: The name or the address of its base channel.
         minors: Its toolkits, oldest first.
         toolkit: Gives what specs get with a driver: ``toolkit 13.0 compat``, or "" for nothing.
+        platforms: For which it has packages.
     """
 
     channel: str
     base: str
     minors: tuple[str, ...]
     toolkit: Callable[[Sequence[str], str], str]
+    platforms: tuple[str, ...] = tuple(PLATFORMS)
 
 
 def pages(folder: Path, title: str, subject: Subject) -> Iterator[Page]:
@@ -205,6 +213,7 @@ def readable(text: str, subject: Subject, default: Sequence[str] = ()) -> str:
     if tuple(default) != subject.minors:
         text = _STATED.sub(lambda found: found["end"] if found[0].startswith(" ") else "", text)
         text = _SOLVED.sub(lambda found: _solved(found, subject), text)
+    text = _FOR_PLATFORM.sub(lambda found: _for_platform(found, subject), text)
     text = _COMMENT.sub("", text)
     text = _BASE.sub(lambda _: subject.base, text)
     text = _CHANNEL.sub(lambda _: subject.channel, text)
@@ -231,6 +240,15 @@ def _solved(found: re.Match[str], subject: Subject) -> str:
         return found[0]
     said = gives or "no toolkit of this channel"
     return f"# driver for {found['driver']}: {said}\n{found['command']}"
+
+
+def _for_platform(found: re.Match[str], subject: Subject) -> str:
+    """A command for a platform; where the channel has nothing for it, below what it needs first."""
+    platform, command = found["platform"], found["command"]
+    if platform in subject.platforms:
+        return found[0]
+    only = f"this channel is for {listing(subject.platforms)} only"
+    return f"# {only}; its keeper can build for {platform}\n{command}"
 
 
 def _link(link: re.Match[str]) -> str:

@@ -17,18 +17,21 @@ from packaging.version import Version
 from ctk.build import sbom
 from ctk.build.one import machine_paths
 from ctk.build.originals import NO_FILES, PackageFiles
+from ctk.channel.bill import BILL
 from ctk.core.errors import AuditFailed, CtkError
+from ctk.core.platforms import NOARCH
 from ctk.lock.components import load_exclusions
 from ctk.lock.redistribution import WORDS
 from ctk.package.reader import PathEntry, read_info
-from ctk.package.records import python_of
+from ctk.package.records import REPODATA, python_of
 from ctk.package.scan import Scanner
 from ctk.release import facts_rows
-from ctk.site.answers import is_half, without_cuda
+from ctk.site.answers import floor, is_half, without_cuda
 from ctk.site.pages import WANTED, IndexedPackage, Page, Site, commands, part_of, render
 from ctk.solve import channels
+from ctk.solve.machine import gpu_names
 from ctk.solve.solve import ANY_DRIVER, ASKING, Catalogue, Scenario
-from ctk.solve.why import NO_NVCC
+from ctk.solve.why import NO_NVCC, refused_ptx
 from ctk.verify.table import REQUEST, ask, merged
 
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
@@ -45,6 +48,20 @@ class HeatMap(NamedTuple):
     rows: Sequence[tuple[str, Sequence[str]]]
 
 
+class OldGpu(NamedTuple):
+    """What a command needs for GPUs that clients do not see, and the newest toolkits do not know.
+
+    Attributes:
+        oldest: The oldest GPU of the newest toolkits.
+        example: The name of an older one; "" if none is known.
+        major: The CUDA major that is for older ones.
+    """
+
+    oldest: str
+    example: str
+    major: str
+
+
 class Solved(NamedTuple):
     """The solver's answers for these pages."""
 
@@ -53,6 +70,8 @@ class Solved(NamedTuple):
         str, int
     ] = {}  # package -> bytes of it and of what it needs from this channel
     without_cuda: Collection[str] = ()  # packages with which nobody needs to ask for CUDA
+    older: Mapping[str, OldGpu] = {}  # package -> the pin that it needs for an old GPU
+    exceptions: Mapping[str, str] = {}  # toolkit -> the newer driver that PTX of nvJitLink needs
     problem: str = ""  # why there are none
 
 
@@ -63,6 +82,8 @@ def solve(site: Site) -> Solved:
     maps: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
     downloads: dict[str, int] = {}
     bare: set[str] = set()
+    older: dict[str, OldGpu] = {}
+    exceptions: dict[str, str] = {}
     measured = any(lock.facts for lock in site.releases)  # the facts have the GPUs
     try:
         with TemporaryDirectory(prefix="ctk-site-") as folder:
@@ -73,6 +94,8 @@ def solve(site: Site) -> Solved:
                 grouped = catalogue.grouped(names)
                 bare.update(without_cuda(names, grouped))
                 downloads |= _downloads(site, grouped, names)
+                exceptions |= _exceptions(Catalogue(folders, platform))
+                older |= _older(grouped, set(names) - bare)
                 if measured:
                     heads, rows = merged(ask(folders, site.releases, platform))
                     maps.setdefault((heads, tuple(rows)), []).append(platform)
@@ -82,7 +105,7 @@ def solve(site: Site) -> Solved:
         HeatMap(alike, heads, [(d, cells) for d, *cells in rows])
         for (heads, rows), alike in maps.items()
     ]
-    return Solved(found, downloads, bare)
+    return Solved(found, downloads, bare, older, exceptions)
 
 
 def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[str, int]:
@@ -98,6 +121,23 @@ def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[s
         n: sum(sizes.get((r.subdir, r.file_name), 0) for r in pick.records)
         for n, pick in picks.items()
     }
+
+
+def _older(catalogue: Catalogue, names: Collection[str]) -> dict[str, OldGpu]:
+    """`Solved.older` of these packages: those that have a solution with the older CUDA major."""
+    found = floor(catalogue.toolkits)
+    if found is None:
+        return {}
+    oldest, major = found
+    before = [name for name, gpu in gpu_names().items() if Version(gpu) < Version(oldest)]
+    example = next((name for name in before if not name.startswith("Jetson")), "")
+    old = OldGpu(oldest, example, major)
+    wanted = {
+        name: Scenario((name, f"cuda-version={major}"), catalogue.subdir, ANY_DRIVER)
+        for name in names
+    }
+    catalogue.ask(wanted.values())
+    return {name: old for name, scenario in wanted.items() if catalogue.pick(scenario)}
 
 
 def about(site: Site, solved: Solved) -> Iterator[Page]:
@@ -119,11 +159,34 @@ def about(site: Site, solved: Solved) -> Iterator[Page]:
         no_nvcc=NO_NVCC if "cuda-nvcc" in site.packages else "",
         solved=solved,
         releases=rows[::-1],
+        files=_for_programs(site),
         total=sum(entry.size for entry in site.entries),
         newest=max((entry.index.timestamp for entry in site.entries), default=0),
         excluded=[(e.component, _in_words(e.releases), e.reason) for e in listed.excluded],
         unpublished=[(e.name, _in_words(e.releases), e.reason) for e in listed.unpublished],
     )
+
+
+def _exceptions(catalogue: Catalogue) -> dict[str, str]:
+    """`Solved.exceptions`: what `refused_ptx` is about, with the driver of each toolkit."""
+    found: dict[str, str] = {}
+    for toolkit in catalogue.toolkits:
+        specs = (*REQUEST.split(), f"cuda-version={toolkit.version}")
+        pick = catalogue.pick(Scenario(specs, catalogue.subdir, toolkit.version))
+        if pick and refused_ptx(pick.records, toolkit.version):
+            found[toolkit.version] = ".".join(pick.version("libnvjitlink").split(".")[:2])
+    return found
+
+
+def _for_programs(site: Site) -> list[tuple[str, str]]:
+    """The files of the channel that programs read: each with its address."""
+    address = site.channels[0] if site.channels else ""
+    if "://" not in address:
+        return []
+    files = [f"{subdir}/{REPODATA}" for subdir in (*site.platforms, NOARCH)]
+    if address.startswith("http") or (site.channel / BILL).is_file():  # publishing makes it
+        files.insert(0, BILL)
+    return [(file, f"{address.rstrip('/')}/{file}") for file in files]
 
 
 # Packages
@@ -263,6 +326,8 @@ def packages(site: Site, solved: Solved) -> Iterator[Page]:
             sorted(users.get(name, set()) - {name}),
             solved.downloads.get(name, own[0].entry.size),
             asks=site.asks if name not in (*ASKING, *solved.without_cuda) else "",
+            old=solved.older.get(name),
+            has_exceptions=bool(solved.exceptions),
         )
     licences = {text.path: text.content for build in every for text in build.licences}
     yield from (Page(path, text) for path, text in sorted(licences.items()))
@@ -303,12 +368,19 @@ def _needed_driver(builds: Iterable[PackageBuild]) -> str:
 
 
 def _package_page(
-    site: Site, builds: Sequence[PackageBuild], users: Sequence[str], download: int, asks: str
+    site: Site,
+    builds: Sequence[PackageBuild],
+    users: Sequence[str],
+    download: int,
+    asks: str,
+    old: OldGpu | None,
+    has_exceptions: bool,
 ) -> Page:
     """The page of a package.
 
     `builds` are newest first, `users` are the packages that depend on it, `asks` is what its
-    command requests besides it.
+    command requests besides it, and `old` what it needs for an old GPU.
+    `has_exceptions` says whether `Solved.exceptions` has some.
     """
     newest = builds[0]
     name = newest.entry.name
@@ -327,6 +399,8 @@ def _package_page(
         needs_driver=_needed_driver(builds),
         commands=commands(site, name, asks) if site.channels and not is_half(name) else {},
         asks=asks,
+        old=old,
+        has_exceptions=has_exceptions,
         newest=newest,
         download=download,
         rows=[_cuda_row(*key, same) for key, same in rows.items()],

@@ -286,6 +286,21 @@ def test_the_docs_of_another_channel_say_what_that_channel_gives() -> None:
     ]
 
 
+def test_a_command_for_a_platform_that_the_channel_lacks_says_so() -> None:
+    line = "CONDA_OVERRIDE_CUDA=13.0 CONDA_SUBDIR=linux-aarch64 conda create -n arm -c CHANNEL x"
+    text = f"# driver or none\nx\n# toolkit 13.0 native\n{line}\n"
+    for platforms, said in (
+        (
+            ("linux-64",),
+            "this channel is for linux-64 only; its keeper can build for linux-aarch64",
+        ),
+        (("linux-64", "linux-aarch64"), "toolkit 13.0 native"),
+    ):
+        subject = docs.Subject(URL, MIRROR, (), lambda specs, driver: "", platforms)
+        above = docs.readable(text, subject).splitlines()[:-1]
+        assert above == ["# driver or none", "x", f"# {said}"]
+
+
 def test_no_page_for_another_channel_speaks_of_the_default_one() -> None:
     subject = docs.Subject(URL, MIRROR, ("12.9",), lambda specs, driver: "toolkit 12.9")
     for name in NAMES:

@@ -188,6 +188,21 @@ def test_the_command_of_a_package_without_cuda_does_not_ask_for_it(small: Site) 
     assert "__cuda" not in page.partition("newest version")[0]
 
 
+def test_a_page_says_what_an_old_gpu_and_an_old_driver_need(small: Site) -> None:
+    """Where no script runs, nothing else says it."""
+    old = report.OldGpu("7.5", "TITAN V", "12")
+    solved = report.Solved(older={"cuda-core": old}, exceptions={"12.0": "12.3"})
+    pages = list(report.packages(small, solved))
+    needs = "For a GPU older than compute capability 7.5, such as TITAN V, add cuda-version=12: "
+    assert needs in text(pages, "packages/cuda-core.html")
+    assert "For a GPU older" not in text(pages, "packages/empty.html")
+    assert "everything works, with one exception" in text(pages, "packages/cuda-version.html")
+    (about,) = report.about(small, solved)
+    said = text([about], "about.html")
+    assert "With toolkit 12.0, PTX that nvJitLink writes needs a driver for CUDA 12.3" in said
+    assert b'href="https://example.org/cuda/channel.cdx.json"' in about.content
+
+
 def test_pages_say_what_is_not_measured_or_not_locked(small: Site) -> None:
     bare = replace(
         small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()}

@@ -174,7 +174,8 @@ def _subject(content: Site, questions: Questions) -> docs.Subject:
     minors = sorted(
         {entry.index.version for entry in content.packages.get("cuda-version", ())}, key=Version
     )
-    return docs.Subject(own, others[0] if others else "conda-forge", tuple(minors), toolkit)
+    base = others[0] if others else "conda-forge"
+    return docs.Subject(own, base, tuple(minors), toolkit, content.platforms)
 
 
 def _answers(
