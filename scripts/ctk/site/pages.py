@@ -33,7 +33,7 @@ from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import checked_records
 from ctk.plan.names import Names, reviewed
-from ctk.site.answers import Axes, pin_specs
+from ctk.site.answers import Axes, is_half, pin_specs
 from ctk.site.settings import settings
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
@@ -239,7 +239,11 @@ def _names_script(names: Names) -> str:
         f"const {name} = new Map({safe_json([*entries.items()])});\n"
         for name, entries in maps.items()
     ]
-    return "".join([*lines, f"const ELSEWHERE = new Set({safe_json(names.elsewhere)});\n"])
+    meant = {*maps["WHEELS"].values(), *maps["COMPONENTS"].values()}
+    others = sorted(name for name in names.own - meant if "{" not in name and not is_half(name))
+    for name, known in (("ELSEWHERE", names.elsewhere), ("OTHERS", others)):
+        lines.append(f"const {name} = new Set({safe_json(known)});\n")
+    return "".join(lines)
 
 
 def _package_in(request: str) -> str:

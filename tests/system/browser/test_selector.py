@@ -1047,6 +1047,10 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
     assert shown(front.page)["title"] == "Name a package"
 
 
+KEEPER = "The channel's keeper can build it: ctk build "
+NOT_BUILT = ("cudnn", "nccl", "cupy", "libcublas", "libcublas-dev")
+
+
 @pytest.mark.parametrize(
     ("typed", "said", "step"),
     [
@@ -1059,8 +1063,13 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
         ("cuda-nvrtc-files", "a part of cuda-nvrtc", "Ask for cuda-nvrtc."),
         ("libnvjitlink-files", "a part of libnvjitlink", "Ask for libnvjitlink."),
         ("cublas", "libcublas, which is not built in this channel", "The page Packages has"),
-        ("cuda-toolkit", "the whole toolkit with its compiler, and is not built", "The channel's"),
-        ("cuda", "the whole toolkit with its compiler, and is not built", "The channel's keeper"),
+        (
+            "cuda-toolkit",
+            "the whole toolkit with its compiler, and is not",
+            KEEPER + "cuda-toolkit, ",
+        ),
+        ("cuda", "the whole toolkit with its compiler, and is not built", KEEPER + "cuda, then"),
+        *((name, "not built in this channel", KEEPER + f"{name}, then") for name in NOT_BUILT),
         ("cuda_runtime.h", "the name of a file, and only names of packages", "The page Packages"),
         ("libnvrtc.so", "a file of the package cuda-nvrtc", "Ask for cuda-nvrtc."),
     ],
@@ -1078,7 +1087,7 @@ def test_a_name_that_is_known_not_to_be_here_is_answered_with_what_it_is(
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("pytorch", "There is no pytorch for linux-64 in this channel."),
+        ("pytorch", "pytorch is not built in this channel."),
         ("torch", "torch is called pytorch here."),
     ],
 )
@@ -1088,10 +1097,10 @@ def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_
     front.page.fill("#package", typed)
     assert shown(front.page)["title"] == "pytorch comes from another channel"
     expect(front.page.locator("#package-note")).to_have_text(said)
-    assert (
-        "so nothing was solved. The command takes its CUDA build from "
-        in shown(front.page)["summary"]
-    )
+    summary = shown(front.page)["summary"]
+    assert "so nothing was solved. The command takes it from " in summary
+    assert ", as a CUDA build if there is one, " in summary
+    expect(front.page.locator("#todo")).to_contain_text(f"{KEEPER}pytorch, then ctk publish")
     for client, end in (("conda", " cuda-gpu pytorch"), ("pixi", "\npixi add cuda-gpu pytorch")):
         take(front.page, "client", client)
         assert shown(front.page)["command"].endswith(end)

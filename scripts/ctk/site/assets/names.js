@@ -1,5 +1,6 @@
 // Names that are similar to a typed name, and names that are no packages here. `ctk site` writes what it knows of them at
-// the end: OTHER_NAMES, WHEELS and COMPONENTS with the packages that are meant, and ELSEWHERE, what the next channel has.
+// the end: OTHER_NAMES, WHEELS and COMPONENTS with the packages that are meant, ELSEWHERE, what the next channel has, and
+// OTHERS, what the recipes make besides.
 // `ctk solve` has the same.
 "use strict";
 

@@ -323,9 +323,10 @@
   /** A package that the channel does not have, and the next one perhaps does. */
   function showForeign(now, { answer, unseen }) {
     const [, next] = offered.channels;
-    const [what, how] = now.driver === null ? ["it", ""] : ["its CUDA build", ", with a toolkit that the driver runs"];
+    const how = now.driver === null ? "" : ", as a CUDA build if there is one, with a toolkit that the driver runs";
     const name = meant(now.package);
-    show("detected", `${name} comes from another channel`, `This channel does not have it, so nothing was solved. The command takes ${what} from ${next}, if it is there${how}:`);
+    const steps = isNotBuilt(name) ? [howToBuild(name, now)] : [];
+    show("detected", `${name} comes from another channel`, `This channel does not have it, so nothing was solved. The command takes it from ${next}, if it is there${how}.`, steps);
     const [pin, why] = (answer && unseenPin(now, answer, unseen)) ?? [];
     const [old, whyOld] = older(now);
     const concernsOld = now.gpu || now.driver === undefined;
@@ -448,9 +449,15 @@
   }
 
   const TOOLKITS = { cuda: "the whole toolkit with its compiler", "cuda-toolkit": "the whole toolkit with its compiler", "cuda-runtime": "all libraries that programs need at run time", "cuda-libraries": "all libraries that programs need at run time" };
-  const NOT_BUILT = new Set([...Object.keys(TOOLKITS), ...COMPONENTS.values(), ...WHEELS.values()]);
+  const OWN = new Set([...COMPONENTS.values(), ...WHEELS.values(), ...OTHERS]);
 
-  const isNotBuilt = (name) => NOT_BUILT.has(name) && !Object.values(offered.platforms).some(({ packages }) => packages.includes(name));
+  const isNotBuilt = (name) => OWN.has(name) && !Object.values(offered.platforms).some(({ packages }) => packages.includes(name));
+
+  /** How the channel gets a package that its recipes make. */
+  function howToBuild(name, now) {
+    const platform = Object.keys(offered.platforms).length > 1 ? ` --platform ${now.platform}` : "";
+    return `The channel's keeper can build it: \`ctk build ${name}${platform}\`, then \`ctk publish\`.`;
+  }
 
   /** What a name is that is no package of this channel. */
   function noPackage(now) {
@@ -470,8 +477,8 @@
     const part = offered.parts[name];
     if (part) return [noPackage(now), "", [proposed(name, [part])]];
     if (isNotBuilt(name)) {
-      const docs = offered.docs ? [" ", linked("What each name has", "docs/names-and-platforms.html#cudatoolkit-cuda-toolkit-cuda-version"), "."] : [];
-      return [noPackage(now), "", [["The channel's keeper can build it with `ctk build --all-components`.", ...docs], ["The page ", linked("Packages", "packages.html"), " has what is here."]]];
+      const docs = offered.docs && TOOLKITS[name] ? [" ", linked("What each name has", "docs/names-and-platforms.html#cudatoolkit-cuda-toolkit-cuda-version"), "."] : [];
+      return [noPackage(now), "", [[howToBuild(name, now), ...docs], ["The page ", linked("Packages", "packages.html"), " has what is here."]]];
     }
     const near = nearest(name, packages);
     const [, meantBy = [], here = ""] = otherName(name) ?? [];
