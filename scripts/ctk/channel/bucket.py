@@ -104,7 +104,7 @@ class Bucket(Folder):
         self.listed.update(now)
 
     def refuse_unless_for_readers(self, channel: Path) -> None:
-        """Raises BadValue for a prefix with another channel below it."""
+        """Raises BadValue for a prefix with another channel below it, or a damaged one in it."""
         ending = f"/{HISTORY}/{NAMES}"
         inner = [key.removesuffix(ending) for key in self.listed if key.endswith(ending)]
         if inner and f"{HISTORY}/{NAMES}" not in self.listed:
@@ -112,6 +112,7 @@ class Bucket(Folder):
                 f"{self.name} contains another channel, {inner[0]}",
                 "name a prefix for this channel alone",
             )
+        self._refuse_damaged_of_others()
 
     @contextmanager
     def _held(self) -> Iterator[None]:

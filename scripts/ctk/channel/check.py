@@ -392,6 +392,7 @@ def mirrored(url: str, beside: Path, report: Reporter, number: int | None = None
     file that is larger than the index says is cut off one byte later, so that the check reports it.
 
     Raises:
+        ChannelMissing: The server has no index there.
         PublishFailed: The server does not answer.
         IndexUnavailable: The proxy or the certificates of the environment cannot be used.
         NoSpace: The disk is full.
@@ -420,6 +421,8 @@ def mirrored(url: str, beside: Path, report: Reporter, number: int | None = None
             (name, _MAX_INDEX)
             for name in (*index, BILL, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}")
         )
+        if not any((folder / name).is_file() for name in index):
+            raise channel_missing(url)
         with suppress(ChannelBroken):
             shown = Folder(folder, folder).history().shown
             if wanted := number or (shown and shown.number):

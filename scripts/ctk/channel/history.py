@@ -74,8 +74,13 @@ class History:
             ),
         )
 
-    def target(self, number: int | None, channel: str) -> State:
+    def target(self, number: int | None, channel: str, step: str = "") -> State:
         """The state to return to: by default the state before the current one.
+
+        Args:
+            number: The number of the state.
+            channel: How messages call the channel.
+            step: What to do if it has no such state; without it, to look at the states.
 
         Raises:
             UnknownName: The state is not kept, or does not exist.
@@ -93,7 +98,7 @@ class History:
                     f"{channel} has no state before the one it shows; {kept}", "name one with --to"
                 )
         if number not in by_number:
-            step = f"see `ctk rollback {shlex.quote(channel)}`"
+            step = step or f"see `ctk rollback {shlex.quote(channel)}`"
             raise UnknownName(f"{channel} has no state {number}; {kept}", step)
         return by_number[number]
 

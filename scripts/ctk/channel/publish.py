@@ -138,6 +138,11 @@ class Change:
     signed: int  # are in both, and have other attestations
 
 
+def publish_again(place: str) -> str:
+    """The command that publishes into a place again; only its keeper knows from which channel."""
+    return f"ctk publish FOLDER --to {shlex.quote(place)}"
+
+
 def change_of(before: ChannelIndex, after: ChannelIndex) -> Change:
     """What differs between the indexes of two states."""
     old, new = before.records, after.records
@@ -268,7 +273,7 @@ class Folder:
                 f"{self.path} is this checkout", "name another folder, such as --to /srv/www/cuda"
             )
         if outer := next((p for p in place.parents if (p / HISTORY / NAMES).is_file()), None):
-            step = f"ctk publish --to {shlex.quote(str(outer))}"
+            step = f"publish into that one, --to {shlex.quote(str(outer))}, or name another folder"
             raise BadValue(f"{self.path} is in the published folder {outer}", step)
         if is_built(place) or place == Path(os.path.realpath(channel)):
             raise BadValue(
@@ -285,6 +290,20 @@ class Folder:
                 f"{self.path} contains another channel, {inner[0]}",
                 "name a folder for this channel alone",
             )
+        self._refuse_damaged_of_others()
+
+    def _refuse_damaged_of_others(self) -> None:
+        """Raises BadValue for a damaged index that no run has published: it would be lost."""
+        if self.history().current is not None:
+            return
+        try:
+            read_index(self.path)
+        except ChannelBroken:
+            files = listing([*self._unreadable()]) or "a record without its name or its sha256"
+            raise BadValue(
+                f"nothing was published into {self.name}, and its index cannot be read: {files}",
+                "name another folder, or correct this index",
+            ) from None
 
     def publish(
         self,
@@ -447,8 +466,8 @@ class Folder:
                 )
                 raise ChannelBroken(
                     f"state {state.number} of {self.name} lacks {named}",
-                    "return to another state, or add them again with `ctk publish --to"
-                    f" {shlex.quote(self.name)}`",
+                    "return to another state, or add them again from the channel that has them:"
+                    f" {publish_again(self.name)}",
                 )
             self._show(index, replace(history, current=state.number))
             return state

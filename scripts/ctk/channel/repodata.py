@@ -15,7 +15,7 @@ from typing import Any
 
 import zstandard
 
-from ctk.core.checkout import channel_missing
+from ctk.core.checkout import channel_missing, step_to_channel
 from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, PublishFailed
 from ctk.core.files import make_folder, read_plain, replace_file
@@ -220,6 +220,13 @@ def add(source: Path, channel: Path) -> None:
             write_index(index, channel, subdir, files)
 
 
+def no_packages(place: str) -> PublishFailed:
+    """The error for a folder or an address, as it was typed, in which no index names a package."""
+    preposition = "at" if "://" in place else "in"
+    cause = f"there is no channel with packages {preposition} {place}"
+    return PublishFailed(cause, step_to_channel(place))
+
+
 def in_order(channel: Path, index: ChannelIndex | None = None) -> list[str]:
     """The packages of a channel folder, each after its dependencies.
 
@@ -238,9 +245,7 @@ def in_order(channel: Path, index: ChannelIndex | None = None) -> list[str]:
         needs[file] = [spec.split()[0] for spec in record["depends"]]
         providers.setdefault(record["name"], []).append(file)
     if not needs:
-        raise PublishFailed(
-            f"there is no channel with packages in {channel}", "run `ctk build` first"
-        )
+        raise no_packages(str(channel))
     done: dict[str, None] = {}
     entered: set[str] = set()
     stack = sorted(needs, reverse=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 from ctk.channel.bucket import open_bucket
 from ctk.channel.check import mirrored
 from ctk.channel.publish import FIELD, SIDECAR, Folder, Keep
-from ctk.channel.repodata import ChannelIndex, read_index
+from ctk.channel.repodata import ChannelIndex, no_packages, read_index
 from ctk.core.address import bucket_address
-from ctk.core.checkout import channel_missing
+from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter, listing
 from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken
@@ -53,6 +53,8 @@ def open_source(text: str, beside: Path, report: Reporter) -> Iterator[Source]:
         report: Shows the download.
 
     Raises:
+        ChannelMissing: There is no channel.
+        PublishFailed: It has no packages.
         UnknownName: The state is not kept there.
         ChannelBroken: A package or its attestation is missing, or is not the one that is indexed.
     """
@@ -60,7 +62,7 @@ def open_source(text: str, beside: Path, report: Reporter) -> Iterator[Source]:
     address = bucket_address(Path(place))
     if address:
         with open_bucket(address, beside, Keep()) as bucket:
-            index = _index(bucket, number)
+            index = _index(bucket, number, place)
             with (
                 disk_errors(bucket.path),
                 report.task("download", len(index), of="packages") as task,
@@ -78,13 +80,25 @@ def open_source(text: str, beside: Path, report: Reporter) -> Iterator[Source]:
         path = Path(place)
         if not path.is_dir():
             raise channel_missing(path)
-        yield _checked(Source(text, path, _index(Folder(path, beside), number)))
+        yield _checked(Source(text, path, _index(Folder(path, beside), number, place)))
 
 
-def _index(folder: Folder, number: int | None, name: str = "") -> ChannelIndex:
+def _index(folder: Folder, number: int | None, place: str) -> ChannelIndex:
+    """The index of a state, or what readers of `place` see; PublishFailed if it has no package."""
     if number is None:
-        return read_index(folder.path)
-    return folder.state_index(folder.history().target(number, name or folder.name))
+        index = read_index(folder.path)
+        if not index.records:
+            raise no_packages(place)
+        return index
+    history = folder.history()
+    newest = f"leave @{number} out for what readers see"
+    if history.states:
+        step = f"name one of those, or {newest}"
+    elif is_on_server(place):
+        step = f"{newest}: its server does not serve {HISTORY}, which has the others"
+    else:
+        step = newest
+    return folder.state_index(history.target(number, place, step))
 
 
 def _files(name: str, index: ChannelIndex) -> list[str]:

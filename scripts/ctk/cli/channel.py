@@ -64,7 +64,7 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
 def _no_place(folder: Path | None) -> BadValue:
     step = "name a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL with --to"
     if folder:
-        into = f"`ctk publish --to {shlex.quote(str(folder))}` publishes into it"
+        into = f"`ctk publish --to {shlex.quote(str(folder))}` publishes output/channel into it"
         step += f"; as typed, {folder} is the channel to publish, not the target: {into}"
     return BadValue("there is no place to publish to", step)
 

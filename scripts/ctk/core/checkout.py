@@ -222,13 +222,23 @@ def refuse_unshown(folder: Path) -> None:
 
 def channel_missing(*places: object) -> ChannelMissing:
     """The error for places without a channel; `ctk build` makes only the two of this checkout."""
-    where, names = workspace(), [str(place) for place in places]
+    names = [str(place) for place in places]
+    are_addresses = all("://" in name for name in names)
+    preposition = "at" if are_addresses else "in"
+    return ChannelMissing(
+        f"there is no channel {preposition} {listing(names)}", step_to_channel(*names)
+    )
+
+
+def step_to_channel(*names: str) -> str:
+    """What to do where places that were named, or are the default, have no channel."""
+    where = workspace()
+    if all("://" in name for name in names):
+        return "check the address"
     own = {*map(os.path.realpath, (where.channel, where.base_channel))}
-    is_own = where.is_checkout and own.issuperset(map(os.path.realpath, names))
-    step = "name a folder or a URL with a channel"
-    if is_own:
-        step = "run `ctk build`, or name another one (most commands: --channel and --base)"
-    return ChannelMissing(f"there is no channel in {listing(names)}", step)
+    if where.is_checkout and own.issuperset(map(os.path.realpath, names)):
+        return "run `ctk build`, or name another one (most commands: --channel and --base)"
+    return "name a folder or a URL with a channel"
 
 
 def known_workspace() -> Workspace:

@@ -156,7 +156,7 @@ def test_a_damaged_package_is_named_by_a_rollback_and_replaced_by_the_next_publi
     damage(folder.path / TWO)
     with pytest.raises(ChannelBroken, match=rf"state 1 of .* lacks {TWO}") as error:
         folder.rollback()
-    assert f"`ctk publish --to {folder.path}`" in error.value.step
+    assert f"ctk publish FOLDER --to {folder.path}" in error.value.step
     done = at(folder, 2).publish(built)
     assert TWO in (*done.repaired, *done.added)
     assert check_channel(folder.path).findings == ()
@@ -198,7 +198,8 @@ def test_the_step_for_a_folder_without_its_history_repairs_it(
         refused = run_ctk("rollback", www).exception
         assert isinstance(refused, UnknownName) and "is gone" in refused.cause
         program, *words = shlex.split(refused.step.partition("; ")[0])
-        assert (program, words) == ("ctk", ["publish", "--to", www])
+        assert (program, words) == ("ctk", ["publish", "FOLDER", "--to", www])
+        words[1] = str(two_states.channel)
         assert run_ctk(*words).exception is None
         assert run_ctk("rollback", www).exception is None
 

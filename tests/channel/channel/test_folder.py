@@ -123,6 +123,19 @@ def test_nothing_is_published_into_a_site(
     assert [file.name for file in site.iterdir()] == [SITE]
 
 
+def test_a_damaged_index_of_others_is_left_as_it_is(
+    run_ctk: Callable[..., Result], two_states: Workspace, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / "linux-64").mkdir(parents=True)
+    (other / "linux-64" / "repodata.json").write_text("{")
+    before = sorted(other.rglob("*"))
+    refused = run_ctk("publish", str(two_states.channel), "--to", str(other)).exception
+    assert isinstance(refused, BadValue) and "linux-64/repodata.json" in refused.cause
+    assert "name another folder" in refused.step and "ctk publish" not in refused.step
+    assert sorted(other.rglob("*")) == before
+
+
 def test_a_folder_whose_first_publish_was_stopped_does_not_pass_for_packages(
     run_ctk: Callable[..., Result], two_states: Workspace, tmp_path: Path
 ) -> None:

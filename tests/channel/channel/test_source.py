@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,13 @@ from ctk.channel.publish import FIELD, Folder
 from ctk.channel.repodata import TIME, read_index
 from ctk.channel.source import named_state
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, UnknownName
+from ctk.core.errors import (
+    BadValue,
+    ChannelBroken,
+    ChannelMissing,
+    PublishFailed,
+    UnknownName,
+)
 from kit.object_store import Store
 from kit.small_channels import Stamp, build, digit, serve
 
@@ -65,6 +72,7 @@ def test_a_channel_on_a_server_is_published_as_readers_see_it_and_as_it_was(
             assert done.exception is None, done.exception
         unknown = run_ctk("publish", "--from", f"{url}@9", "--to", str(new)).exception
     assert isinstance(unknown, UnknownName)
+    assert unknown.step == "name one of those, or leave @9 out for what readers see"
     is_the_same(staging, old, ONE)
     is_the_same(staging, new, ONE, TWO)
 
@@ -128,6 +136,29 @@ def test_what_names_no_state_of_a_channel_is_said(
         assert isinstance(run_ctk("publish", "--from", source, *to).exception, kind)
     both = run_ctk("publish", str(staging.path), "--from", str(staging.path), *to).exception
     assert isinstance(both, BadValue) and "--from" in both.step
+
+
+def test_a_place_without_a_channel_is_named_as_it_was_typed(
+    staging: Folder, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty" / "noarch"
+    empty.mkdir(parents=True)
+    content = {"info": {"subdir": "noarch"}, "packages": {}, "packages.conda": {}}
+    (empty / "repodata.json").write_text(json.dumps(content))
+    to = ("--to", str(tmp_path / "production"))
+    with serve(tmp_path) as server:
+        for source in (f"{server}/absent", f"{server}/empty", str(empty.parent), str(tmp_path)):
+            refused = run_ctk("publish", "--from", source, *to).exception
+            assert isinstance(refused, (ChannelMissing, PublishFailed)), source
+            assert refused.cause.endswith(source) and "there is no channel" in refused.cause
+            wanted = "check the address" if "://" in source else "name a folder or a URL"
+            assert refused.step.startswith(wanted)
+        checked = run_ctk("check", f"{server}/absent").exception
+        assert isinstance(checked, ChannelMissing) and checked.step == "check the address"
+        shutil.rmtree(staging.notes)  # as with a server that does not hand it out
+        refused = run_ctk("publish", "--from", f"{server}/staging@1", *to).exception
+    assert isinstance(refused, UnknownName) and "does not serve .history" in refused.step
+    assert not (tmp_path / "production").exists()
 
 
 def test_a_state_is_what_follows_the_last_at(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_channel_without_a_packed_index_works_too(server: FakeIndex, tmp_path:
     (server.folder / "linux-64" / PLAIN).unlink()
     assert len(fetched(server, tmp_path)) == 2
     (server.folder / "noarch" / PLAIN).unlink()
-    with pytest.raises(ChannelMissing, match="there is no channel in "):
+    with pytest.raises(ChannelMissing, match="there is no channel at "):
         fetched(server, tmp_path)
 
 

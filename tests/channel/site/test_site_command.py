@@ -54,6 +54,15 @@ def test_a_platform_for_which_nothing_is_built_is_refused(
     assert not (tmp_path / "site").exists()
 
 
+def test_a_channel_of_noarch_packages_alone_has_pages(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
+    only = small_channels.build(tmp_path / "only", small_channels.digit(1))
+    site = build("--channel", str(only))
+    assert "1 package, parts included, for any platform" in (site / "index.html").read_text()
+    assert (site / "packages" / "digit1.html").is_file()
+
+
 @pytest.mark.parametrize(
     ("channel", "url", "address"),
     [

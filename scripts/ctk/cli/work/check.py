@@ -16,7 +16,7 @@ from ctk.channel.check import ChannelReport, check_channel, mirrored
 from ctk.channel.distribution import ADVICE, Distribution, package_name, read
 from ctk.channel.faults import CORRECT_RECIPE
 from ctk.channel.own_key import refuse_unreadable
-from ctk.channel.publish import Folder, Keep, clashes, refuse
+from ctk.channel.publish import Folder, Keep, clashes, publish_again, refuse
 from ctk.channel.repodata import read_index
 from ctk.channel.server import on_server
 from ctk.cli.options import CheckOptions, not_both
@@ -159,8 +159,8 @@ def _step(name: str, found: ChannelReport) -> str:
     if bucket or (Path(name) / HISTORY).is_dir():
         folder = shlex.quote(name)
         return (
-            f"publish the same packages again (ctk publish --to {folder}), or return to a sound"
-            f" state: ctk rollback {folder}"
+            f"publish the same packages again ({publish_again(name)}, where FOLDER is the channel"
+            f" that has them), or return to a sound state: ctk rollback {folder}"
         )
     return "download it again"
 

@@ -21,7 +21,17 @@ from ctk.channel.faults import CORRECT_RECIPE, noted_faults
 from ctk.channel.history import History
 from ctk.channel.local import is_built
 from ctk.channel.own_key import OwnKey
-from ctk.channel.publish import FIELD, SITE, Attester, Folder, Keep, Published, clashes, refuse
+from ctk.channel.publish import (
+    FIELD,
+    SITE,
+    Attester,
+    Folder,
+    Keep,
+    Published,
+    clashes,
+    publish_again,
+    refuse,
+)
 from ctk.channel.repodata import ChannelIndex, in_order, read_index
 from ctk.channel.source import named_state, open_source
 from ctk.cli.options import PublishOptions, refuse_address
@@ -157,12 +167,24 @@ def _publish_into(
     if done.added or done.left:
         _show_old_sites(target, report)
     if done.lost:
-        step = "build it again (ctk build NAME --release MINOR), then "
-        step += f"ctk publish --to {shlex.quote(target.name)}; or withdraw it: --exact"
         cause = (
             f"{target.name} has lost {listing(done.lost, most=3)}, and {built.named} lacks it too"
         )
-        raise ChannelBroken(cause, step)
+        raise ChannelBroken(cause, _step_for_lost(options, target))
+
+
+def _step_for_lost(options: PublishOptions, target: Folder) -> str:
+    """What to do about packages that neither a place nor what was published into it has."""
+    build = ["ctk", "build", "NAME", "--release", "MINOR"]
+    again = ["ctk", "publish", "--to", target.name]
+    if options.folder:
+        build += ["--to", str(options.folder)]
+        again.insert(2, str(options.folder))
+    put_back = f"build it again ({shlex.join(build)})"
+    if options.source:
+        put_back = f"publish it into {options.source} again"
+        again[2:2] = ["--from", options.source]
+    return f"{put_back}, then {shlex.join(again)}; or withdraw it, with --exact too"
 
 
 def _attester(options: PublishOptions) -> Attester | None:
@@ -402,7 +424,10 @@ def _list_states(target: Folder) -> None:
     report, known = Reporter(), target.history()
     if not known.states:
         cause = f"{target.name} has no states: a `ctk publish` into it was stopped, or is at work"
-        raise UnknownName(f"{cause} now, or its history.json is gone", _first_state(target.name))
+        step = "wait for that run, or type the same `ctk publish` again, with all of its options"
+        if target.visible().records:
+            step = _first_state(target.name)
+        raise UnknownName(f"{cause} now, or its history.json is gone", step)
     states = _states(target, known)
     report.result(channel=target.name, states=states)
     rows = []
@@ -441,7 +466,7 @@ def _states(target: Folder, known: History) -> list[dict[str, object]]:
 
 
 def _first_state(place: str) -> str:
-    return f"ctk publish --to {shlex.quote(place)}; what readers see becomes its first state"
+    return f"{publish_again(place)}; what readers see becomes its first state"
 
 
 def _show_old_sites(target: Folder, report: Reporter) -> None:

@@ -18,7 +18,7 @@ from ctk.cli.options import SiteOptions, base_beside
 from ctk.core.checkout import Workspace, base_channel, refuse_without_recipes, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import ChannelMissing, Unsolvable, refuse_unknown_names
-from ctk.core.platforms import PLATFORMS
+from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site import docs
@@ -41,7 +41,7 @@ def make(folder: Path, options: SiteOptions) -> None:
     with _folder_of(own, here, report) as place:
         report.say(f"reading the packages of {own}")
         content = replace(site.read(here, place), title=options.title)
-        platforms = _platforms(content.platforms, own, options)
+        platforms = _platforms(content, own, options)
         questions = _questions(platforms, own, base, options, here, report)
         answers = _answers(questions, options.jobs, here, report)
         content = replace(content, channels=tuple(questions.addresses))
@@ -87,14 +87,19 @@ def _folder_of(channel: Path | str, workspace: Workspace, report: Reporter) -> I
         yield place
 
 
-def _platforms(known: Sequence[str], own: Path | str, options: SiteOptions) -> tuple[str, ...]:
+def _platforms(content: Site, own: Path | str, options: SiteOptions) -> tuple[str, ...]:
     """The platforms of the site: those that were named, else those of the channel.
+
+    A channel with noarch packages alone serves each platform: it is that of this machine then.
 
     Raises:
         ChannelMissing: The channel has no packages.
         Unsolvable: It has none for a named platform.
     """
-    chosen = tuple(dict.fromkeys(options.platforms or known))
+    known, default = content.platforms, content.platforms
+    if content.entries and not known:
+        known, default = tuple(PLATFORMS), (this_platform(),)
+    chosen = tuple(dict.fromkeys(options.platforms or default))
     refuse_unknown_names("platform", chosen, PLATFORMS)
     if not chosen:
         raise ChannelMissing(
