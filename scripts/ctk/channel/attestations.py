@@ -35,10 +35,12 @@ from ctk.core.errors import BadValue, CtkError, PublishFailed
 from ctk.core.files import read_plain
 from ctk.core.process import run
 from ctk.package.records import package_record
-from ctk.rules import Finding
+from ctk.rules import Finding, Severity
 
 if TYPE_CHECKING:  # an extra
     from sigstore.sign import Signer, SigningContext
+
+KEY_NOT_NAMED = "made with a key; name it with --key"
 
 # Signing
 
@@ -210,8 +212,9 @@ class Verifier:
         if fixed.exists() and not fixed.is_file():
             yield Finding(package.name, f"{fixed.name} is not a file")
             return
-        if self._is_left_out(fixed, hashes[0]):
-            yield Finding(package.name, "made with a key, which nobody named", severity="hint")
+        if self._is_by_key(fixed, hashes[0]):
+            severity: Severity = "error" if self._demands_signer else "hint"
+            yield Finding(package.name, KEY_NOT_NAMED, severity=severity)
             return
         try:
             found = run(
@@ -230,10 +233,15 @@ class Verifier:
                 package.name, f"{signer}, for {valid.target_channel or 'no channel'}", severity="ok"
             )
 
-    def _is_left_out(self, sidecar: Path, digest: str) -> bool:
-        """Whether a sidecar is by a key, while nothing is demanded of the signer."""
+    @property
+    def _demands_signer(self) -> bool:
         policy = self._policy
-        if policy.identity or policy.issuer or policy.required or not sidecar.is_file():
+        return bool(policy.identity or policy.issuer or policy.required)
+
+    @staticmethod
+    def _is_by_key(sidecar: Path, digest: str) -> bool:
+        """Whether a sidecar is the one that repodata names, and by a key."""
+        if not sidecar.is_file():
             return False
         content = read_plain(sidecar)
         return hashlib.sha256(content).hexdigest() == digest and is_by_keys(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -210,7 +211,9 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
         yield Finding(name, f"it is about {theirs}")
     if not found.provenance.commit:
         yield Finding(
-            name, "it names no commit of the recipe: commit the recipe, and build it again"
+            name,
+            "it names no commit of the recipe, which had changes when it was built: commit them,"
+            f" if they are not, then `ctk build {shlex.quote(found.provenance.recipe)}`",
         )
     for given in found.provenance.inputs:
         if not given.license:

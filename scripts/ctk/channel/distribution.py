@@ -113,10 +113,11 @@ def package_name(name: str) -> str:
 def ask(not_named: Mapping[str, Collection[str]], accepted: bool, channel: str) -> None:
     """Raises NotAccepted if no text names some files of a channel, and nobody has accepted that."""
     if not_named and not accepted:
+        packages = count(len(not_named), "package")
         raise NotAccepted(
-            f"the licence text of {count(len(not_named), 'package')} does not name all of its files"
-            f" for distribution, nor lets them be copied as they are ({ADVICE})",
+            f"{packages} with files that the licence text neither names for distribution nor lets"
+            f" you pass on unchanged; nothing was written ({ADVICE})",
             f"read these texts, which are in info/licenses of each package in {channel}, and ask a"
             " lawyer or NVIDIA; then give --accept-redistribution, or set accept_redistribution ="
-            " true in [tool.ctk.publish] of pyproject.toml; nothing was written",
+            " true in [tool.ctk.publish] of pyproject.toml",
         )

@@ -455,9 +455,11 @@ class Folder:
             if state.number == history.current and shows(
                 self.path, self._present(index)
             ):  # else its index is damaged
-                raise UnknownName(
-                    f"{self.name} shows state {state.number} already", "name another with --to"
-                )
+                others = [str(s.number) for s in history.states if s != state]
+                step = "it has no other state"
+                if others:
+                    step = f"the others are {listing(others)}: name one with --to"
+                raise UnknownName(f"{self.name} shows state {state.number} already", step)
             if gone := [
                 name for name, record in index.records.items() if not self._holds(name, record)
             ]:

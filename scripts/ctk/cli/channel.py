@@ -51,6 +51,8 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
         raise _no_place(options.folder)
     if options.folder:
         refuse_address(options.folder)
+    if options.yes and not options.exact:
+        raise BadValue("--yes has no effect without --exact", "leave it out, or add --exact")
     named = server_address(options.to)
     if named:
         _refuse_of_folders(context, options.to)
@@ -92,7 +94,7 @@ def _refuse_of_servers(context: typer.Context, to: Path, *, is_signed: bool) -> 
 
 def _refuse_of_folders(context: typer.Context, to: Path) -> None:
     """Raises BadValue for options about a folder or a bucket beside a server."""
-    found = _typed_first(context, ["exact", "keep", "keep_days", "sign_key"])
+    found = _typed_first(context, ["exact", "yes", "keep", "keep_days", "sign_key"])
     if found:
         raise BadValue(
             f"{found} has no effect with --to {typed_address(to)}, which is a server",

@@ -416,9 +416,13 @@ class PublishOptions:
             "--exact",
             help=(
                 "For a folder or a bucket: packages that FOLDER lacks leave the index, and are"
-                " deleted later."
+                " deleted later. It names them first, and wants --yes."
             ),
         ),
+    ] = False
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Let packages leave the index, as --exact has it."),
     ] = False
     skip_taken: Annotated[
         bool,
@@ -429,7 +433,12 @@ class PublishOptions:
     ] = False
     keep: Annotated[
         int,
-        typer.Option(min=2, help="For a folder or a bucket: states that can be returned to."),
+        typer.Option(
+            help=(
+                "For a folder or a bucket: states that stay, with the one that readers see; at"
+                " least 2."
+            )
+        ),
     ] = 10
     keep_days: Annotated[
         int,

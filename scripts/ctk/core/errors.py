@@ -256,11 +256,12 @@ class NotAccepted(CtkError, exit_code=35):
 
 
 class WouldLose(CtkError, exit_code=36):
-    """An environment would lose something that it has, and nothing was changed.
+    """An environment or a channel would lose something that it has, and nothing was changed.
 
     `ctk env add`: its toolkit or its Python would have to change, a CUDA build would become a CPU
     build, or nvJitLink would leave its toolkit; `--move` lets it. `ctk env create`: packages would
-    go that were asked for before and are not named now; `--yes` lets them go.
+    go that were asked for before and are not named now; `--yes` lets them go. `ctk publish
+    --exact`: packages would leave the index; `--yes` lets them.
     """
 
     def __init__(self, cause: str, step: str = "", packages: Iterable[str] = ()) -> None:

@@ -213,7 +213,7 @@ def test_a_package_that_nobody_has_is_named_by_publish(
     build(two_states.channel, digit(1))  # without the other one
     refused = run_ctk("publish", "--to", str(www)).exception
     assert isinstance(refused, ChannelBroken) and f"has lost {TWO}" in refused.cause
-    assert run_ctk("publish", "--to", str(www), "--exact").exception is None
+    assert run_ctk("publish", "--to", str(www), "--exact", "--yes").exception is None
 
 
 @pytest.mark.parametrize("lost", ["2", NAMES])

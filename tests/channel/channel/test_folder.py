@@ -31,6 +31,7 @@ from ctk.core.errors import (
     ChannelMissing,
     PublishFailed,
     UnknownName,
+    WouldLose,
 )
 from kit.packages import Draft
 from kit.small_channels import Stamp, build, digit
@@ -414,7 +415,11 @@ def test_the_commands(
     www = str(tmp_path / "www")
     assert "state 1 of" in run_ctk("publish", "--to", www).stdout
     build(two_states.channel, digit(1))
-    said = run_ctk("publish", "--to", www, "--exact").stdout
+    kept = run_ctk("publish", "--to", www, "--exact").exception
+    assert isinstance(kept, WouldLose) and "1 of 2 packages out of the index" in kept.cause
+    assert "linux-64/digit2" in kept.cause and "--yes" in kept.step
+    assert indexed(tmp_path / "www") == {"digit1", "digit2"}
+    said = run_ctk("publish", "--to", www, "--exact", "--yes").stdout
     assert (
         "1 package, 0 new, 1 no longer in the index\nno longer in the index: linux-64/digit2"
         in said
@@ -441,14 +446,20 @@ def test_the_commands(
     run_ctk("publish", "--to", www)
     build(two_states.channel, digit(1), toolkits[1], replace(toolkits[2], build="native_101"))
     assert "gone" not in run_ctk("publish", "--to", www).stdout
-    said = run_ctk("publish", "--to", www, "--exact").stdout
+    said = run_ctk("publish", "--to", www, "--exact", "--yes").stdout
     assert "toolkits that are gone: 12.6 (a driver for it now gets no native one)\n" in said
     assert f"every machine: ctk solve cuda-version --everywhere --channel {www}\n" in said
     build(two_states.channel, digit(1), toolkits[1])
+    words = ("publish", "--to", www, "--exact", "--yes", "--keep", "2")
     assert (
         "gone: 13.0 (a driver for it now gets 12.10)\n"
-        in run_ctk("publish", "--to", www, "--exact").stdout
+        in run_ctk("publish", "--to", www, "--exact", "--yes").stdout
     )
+    build(two_states.channel, digit(1))
+    said = run_ctk(*words).stdout
+    assert "no longer kept, because of --keep 2: state 1, 2, 3, 4 and 5" in said
+    assert "12.10 (a driver for it now gets no native one)" in said
+    assert "every machine" not in said, "no cuda-version is left"
     next(two_states.channel.glob("*/digit1*.conda")).unlink()
     lost = run_ctk("publish", "--to", www)
     assert (

@@ -196,6 +196,11 @@ def test_the_commands_sign_and_verify(
     said = run_ctk("check", str(www)).stdout
     assert "2 attestations, not verified: made with a key; name it with --key" in said
     assert "anybody may have signed" not in said
+    unnamed = run_ctk("check", str(www), "--attested")
+    assert "made with a key; name it with --key" in unnamed.stdout
+    assert str(getattr(unnamed.exception, "step", "")) == "name the public key with --key FILE"
+    other = run_ctk("check", str(www), "--key", pub, "--url", f"{URL}/other").exception
+    assert isinstance(other, ChannelBroken) and "see whether --url and --key" in other.step
 
 
 @pytest.mark.usefixtures("store")

@@ -294,7 +294,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "got unexpected extra argument(s) (DevHasRunExports PinsSpanTheMajor)",
             "name a check as in `ctk lint --check DevHasRunExports --check PinsSpanTheMajor`",
         ),
-        ("publish --keep 1", "invalid value for '--keep': it is less than 2", "see ctk publish"),
+        ("publish --keep 1 --to a", "--keep 1 would keep no state to return to", "name 2 or more"),
         ("prune", "there is no `ctk prune`", "`ctk clean` shows what nothing needs"),
         ("rollback http://x.org/cuda", "http://x.org/cuda is an address", "name the folder"),
         ("list", "there is no `ctk list`", "`ctk solve cuda-core` shows a package"),

@@ -417,7 +417,9 @@ def test_the_commands_take_a_bucket_where_they_take_a_folder(
     said = run_ctk("publish", "--to", ADDRESS)
     assert "state 1 of s3://channels/cuda: 2 packages, 2 new" in said.stdout, said.exception
     build(two_states.channel, digit(1))
-    assert json.loads(run_ctk("publish", "--to", ADDRESS, "--exact", "--json").stdout)["left"]
+    assert json.loads(run_ctk("publish", "--to", ADDRESS, "--exact", "--yes", "--json").stdout)[
+        "left"
+    ]
     listed = json.loads(run_ctk("rollback", ADDRESS, "--json").stdout)
     assert [state["number"] for state in listed["states"]] == [1, 2]
     assert "s3://channels/cuda shows state 1" in run_ctk("rollback", ADDRESS, "--to", "1").stdout

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from ctk.channel import local
-from ctk.channel.attestations import Policy
+from ctk.channel.attestations import KEY_NOT_NAMED, Policy
 from ctk.channel.bucket import copied, open_bucket
 from ctk.channel.check import ChannelReport, check_channel, mirrored
 from ctk.channel.distribution import ADVICE, Distribution, package_name, read
@@ -27,6 +27,7 @@ from ctk.core.checkout import HISTORY, Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, ChannelBroken, CtkError
 from ctk.core.secrets import without_credentials
+from ctk.lock.redistribution import WORDS
 from ctk.plan.names import known_names
 
 
@@ -119,7 +120,7 @@ def _check_channel(
     if not found.findings:
         return []
     problems = f"{count(len(found.findings), 'problem')} in {shown}"
-    return [ChannelBroken(problems, _step(name, found))]
+    return [ChannelBroken(problems, _step(name, found, options))]
 
 
 def _refuse_clashes(place: Path, published: str, workspace: Workspace, report: Reporter) -> None:
@@ -143,14 +144,23 @@ def _refuse_clashes(place: Path, published: str, workspace: Workspace, report: R
     )
 
 
-def _step(name: str, found: ChannelReport) -> str:
+def _step(name: str, found: ChannelReport, options: CheckOptions) -> str:
     """What to do about the problems of a channel."""
     bucket = bucket_address(Path(name))
+    checks = {finding.check for finding in found.findings}
+    demands = _demands(options)
+    if checks == {"attestation"} and {f.message for f in found.findings} == {KEY_NOT_NAMED}:
+        return "name the public key with --key FILE"
+    if checks == {"attestation"} and demands:
+        return (
+            f"see whether {listing(demands)} is what its keeper signed with; if it is, its keeper"
+            " signs the packages again with `ctk publish`, --url and --sign-key or --attest"
+        )
     if "://" in name and not bucket:
         return "ask its keeper to publish it again, or to return to a sound state"
-    if {finding.check for finding in found.findings} == {"fault"}:
+    if checks == {"fault"}:
         return f"{CORRECT_RECIPE}; `ctk publish` refuses these packages until then"
-    if {finding.check for finding in found.findings} == {"orphan"}:
+    if checks == {"orphan"}:
         if not bucket and Folder(Path(name), Path(name)).incoming:
             return "a `ctk publish` into it was stopped: run the same command again"
         return "no reader of the channel needs these files: remove those that nobody else needs"
@@ -163,6 +173,18 @@ def _step(name: str, found: ChannelReport) -> str:
             f" that has them), or return to a sound state: ctk rollback {folder}"
         )
     return "download it again"
+
+
+def _demands(options: CheckOptions) -> list[str]:
+    """The options that were typed and say who must have signed, and for which channel."""
+    typed = {
+        "--url": options.url,
+        "--key": options.key,
+        "--identity": options.identity,
+        "--issuer": options.issuer,
+        "--trusted-root": options.trusted_root,
+    }
+    return [name for name, value in typed.items() if value]
 
 
 def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) -> None:
@@ -194,6 +216,8 @@ def _show_files(found: Distribution, report: Reporter) -> None:
     if found.change_rows:
         report.table("changed files of wheels", ["file", "change"], found.change_rows)
     columns = ["distribution", "files", "packages"]
+    if all(word == WORDS["open-source"] for word, _, _ in found.words):
+        return
     report.table("what their licence texts say", columns, found.words, columns[1:])
     if found.not_named:
         report.line(f"not named: files of {listing([*found.not_named])}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import typer
 from packaging.version import Version
 
 from ctk.channel import server as servers
@@ -35,6 +37,7 @@ from ctk.channel.publish import (
 from ctk.channel.repodata import ChannelIndex, in_order, read_index
 from ctk.channel.source import named_state, open_source
 from ctk.cli.options import PublishOptions, refuse_address
+from ctk.core import console
 from ctk.core.address import bucket_address
 from ctk.core.checkout import (
     Workspace,
@@ -44,7 +47,7 @@ from ctk.core.checkout import (
     workspace,
 )
 from ctk.core.console import Reporter, count, listing
-from ctk.core.errors import AuditFailed, BadValue, ChannelBroken, UnknownName
+from ctk.core.errors import AuditFailed, BadValue, ChannelBroken, UnknownName, WouldLose
 from ctk.core.files import make_folder
 from ctk.core.secrets import without_credentials
 from ctk.lock.facts import known as known_gpu_code
@@ -53,6 +56,8 @@ from ctk.package.gpu_subject import subjects
 from ctk.package.records import python_of
 from ctk.plan.plan import python_tags
 from ctk.plan.recipes import find_recipes, maker_of
+
+_FEWEST_STATES = 2  # the one that readers see, and one to return to
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,12 @@ def _opened(to: Path, recipes: Path, keep: Keep) -> Iterator[Folder]:
 
 def into_place(options: PublishOptions, to: Path) -> None:
     """Publishes into a folder or a bucket, and shows what readers see of it now."""
+    if options.keep < _FEWEST_STATES:
+        raise BadValue(
+            f"--keep {options.keep} would keep no state to return to, as the one that readers see"
+            " counts too",
+            f"name {_FEWEST_STATES} or more",
+        )
     keep = Keep(options.keep, timedelta(days=options.keep_days))
     report = Reporter()
     with _opened(to, workspace().recipes, keep) as target, _built(options, report) as built:
@@ -142,7 +153,10 @@ def _publish_into(
     if options.source is None:
         _refuse_faults(built, target.known())
     _ask(built, target.known(), options.accept_redistribution, here, report)
+    if options.exact:
+        _refuse_withdrawal(options, target, built, report)
     had_no_history = not target.history().states and bool(target.visible().records)
+    earlier = {state.number for state in target.history().states}
     files = [built.path / name for name in built.names]
     with report.reading("publish", files) as task:
         done = target.publish(
@@ -158,6 +172,10 @@ def _publish_into(
     if had_no_history:
         report.line(f"{target.name} had no history: what readers saw before is now its first state")
     _show_details(done, report)
+    kept = {state.number for state in target.history().states}
+    dropped = [str(number) for number in sorted(earlier - kept - {*done.forgotten})]
+    if dropped:
+        report.line(f"no longer kept, because of --keep {options.keep}: state {listing(dropped)}")
     if attester:
         _show_not_signed(built, target, report)
     else:
@@ -185,6 +203,34 @@ def _step_for_lost(options: PublishOptions, target: Folder) -> str:
         put_back = f"publish it into {options.source} again"
         again[2:2] = ["--from", options.source]
     return f"{put_back}, then {shlex.join(again)}; or withdraw it, with --exact too"
+
+
+def _refuse_withdrawal(
+    options: PublishOptions, target: Folder, built: BuiltChannel, report: Reporter
+) -> None:
+    """Names what --exact takes out of the index, and asks for consent on a terminal.
+
+    Raises:
+        WouldLose: Nobody agreed.
+    """
+    seen = target.known()
+    leaving = sorted(seen - {*built.names})
+    if options.yes or not leaving:
+        return
+    packages = f"{len(leaving)} of {count(len(seen), 'package')}"
+    loss = f"--exact takes {packages} out of the index of {target.name}"
+    loss += f": {listing(leaving, most=0 if report.verbose else 3)}"
+    toolkits = sorted(_toolkits(leaving) - _toolkits(built.names))
+    if toolkits:
+        loss += f"; no native toolkit stays for {listing([*map(str, toolkits)])}"
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not console.mode().json
+    if asks:
+        report.line(loss)
+        if typer.confirm("publish so?"):
+            return
+    raise WouldLose(
+        f"{loss}; nothing was published", "add --yes to let them go, or leave --exact out", leaving
+    )
 
 
 def _attester(options: PublishOptions) -> Attester | None:
@@ -216,6 +262,8 @@ def _show_one_python(built: BuiltChannel, workspace: Workspace, report: Reporter
 def _show_changes(done: Published, to: str, keep_days: int, report: Reporter) -> None:
     """Prints the new state of a place, with the numbers of packages that changed, in a line."""
     changes = [f"{len(done.added)} new"]
+    if done.repaired:
+        changes.append(f"{count(len(done.repaired), 'damaged file')} written again")
     if done.signed:
         changes.append(f"{count(len(done.signed), 'new attestation')}")
     if done.left:
@@ -235,9 +283,11 @@ def _show_unsigned(done: Published, target: Folder, report: Reporter) -> None:
     signed = [name for name, record in records.items() if record.get(FIELD)]
     unsigned = [name for name in done.added if not records.get(name, {}).get(FIELD)]
     if signed and unsigned:
+        verb = "has" if len(signed) == 1 else "have"
         report.line(
-            f"{count(len(signed), 'package')} there have attestations, and {len(unsigned)} of the"
-            " new ones have none: publish again with --attest or --sign-key"
+            f"{count(len(signed), 'package')} there {verb} attestations, but"
+            f" {count(len(unsigned), 'new package')} without: publish again with --attest or"
+            " --sign-key"
         )
 
 
@@ -272,14 +322,23 @@ def _show_gone_toolkits(
     gone = sorted(_toolkits(left) - staying)
     if not gone:
         return
-    ends = []
-    for minor in gone:
-        best = max((other for other in staying if other < minor), default="no native one")
-        ends.append(f"{minor} (a driver for it now gets {best})")
-    report.line(f"toolkits that are gone: {listing(ends)}")
-    if not bucket_address(Path(target.name)):
+    for best, minors in _by_replacement(gone, staying).items():
+        drivers = "a driver for it" if len(minors) == 1 else "drivers for them"
+        verb = "gets" if len(minors) == 1 else "get"
+        report.line(f"toolkits that are gone: {listing(minors)} ({drivers} now {verb} {best})")
+    if staying and not bucket_address(Path(target.name)):
         channel = shlex.quote(target.name)
         report.line(f"every machine: ctk solve cuda-version --everywhere --channel {channel}")
+
+
+def _by_replacement(gone: Iterable[Version], staying: Set[Version]) -> dict[str, list[str]]:
+    """What drivers for toolkits that are gone get -> these toolkits."""
+    found: dict[str, list[str]] = {}
+    for minor in gone:
+        older = [other for other in staying if other < minor]
+        best = str(max(older)) if older else "no native one"
+        found.setdefault(best, []).append(str(minor))
+    return found
 
 
 def _toolkits(names: Collection[str]) -> set[Version]:
