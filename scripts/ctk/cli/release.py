@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
 
 from ctk.cli.options import Platforms
+from ctk.core.errors import BadValue
 from ctk.diff import FORMS
 
 Write = Annotated[
@@ -16,6 +18,17 @@ Write = Annotated[
 
 def _names(help_: str) -> Any:
     return typer.Argument(help=help_, metavar="RELEASE...")
+
+
+def _no_toolkit_release(name: str) -> str:
+    """Raises BadValue for a toolkit release; before the version is asked for, which it lacks."""
+    if re.fullmatch(r"(cuda-)?\d+\.\d+", name):
+        raise BadValue(
+            f"{name} is a toolkit release, and this command takes out single versions that"
+            " `ctk release add NAME VERSION` put into locks",
+            "`ctk release list` shows those versions",
+        )
+    return name
 
 
 def add_command(
@@ -57,7 +70,12 @@ def add_command(
 
 
 def remove_command(
-    project: Annotated[str, typer.Argument(help="A library or a Python project.", metavar="NAME")],
+    project: Annotated[
+        str,
+        typer.Argument(
+            help="A library or a Python project.", metavar="NAME", callback=_no_toolkit_release
+        ),
+    ],
     version: Annotated[str, typer.Argument(help="A version of it.", metavar="VERSION")],
     write_: Write = False,
 ) -> None:

@@ -132,6 +132,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     ),
     "release add cupy": (BadValue, "error: a project is locked in one version, and 0 are named"),
     "release add cudart 13.0.0": (UnknownName, "error: cudart is a part of the CUDA Toolkit"),
+    "release remove 13.5": (BadValue, "error: 13.5 is a toolkit release, and this command takes"),
     "release remove cupy 1.0": (UnknownName, "error: cupy 1.0 is not locked"),
     "release add 99.9": (UnknownName, "error: the package index has no CUDA Toolkit 99.9"),
     "release add 13.4 --newer": (BadValue, "error: --newer chooses what to lock"),
