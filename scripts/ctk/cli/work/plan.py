@@ -186,7 +186,7 @@ def show_left_out(planned: Planned, report: Reporter) -> None:
     if shown:
         report.line("left out, by reason (-v: each)", "bold")
     else:
-        report.line("what is left out is not of what you named (-v: each)", "bold")
+        report.line("nothing that you named was left out (-v: what was)", "bold")
     for reason in shown:
         report.line(f"- {', '.join(sorted(names[reason]))}: {reason}")
 
