@@ -124,6 +124,16 @@ def channel() -> Iterator[Record]:
     yield record("needs-numpy", "1.0", "h6_0", "linux-64", depends=["only-linux", "numpy >=2"])
     for subdir in ("linux-64", "linux-aarch64"):
         yield record("needs-glibc", "1.0", "h7_0", subdir, depends=["__glibc >=2.98"])
+    # As an author may bound them: less than the toolkits of CUDA 13 are for.
+    of_cuda_13 = ["cuda-version >=13.0,<14"]
+    for name, bound in (
+        ("some-gpus", "__cuda_arch >=7.5,<8"),
+        ("several-gpus", "__cuda_arch >=8,<10"),
+        ("no-gpus", "__cuda_arch >=99"),
+        ("new-driver", "__cuda >=13.4"),
+    ):
+        yield record(name, "1.0", "h12_0", "linux-64", depends=of_cuda_13, constrains=[bound])
+    yield record("needs-some-gpus", "1.0", "h13_0", "linux-64", depends=["some-gpus"])
     for version in ("1.0", "2.0", "3.0"):
         yield record("shared", version, "h10_0", "linux-64")
     # Any two of these go together, and the three do not; the last two never do.

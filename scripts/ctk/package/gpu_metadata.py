@@ -11,7 +11,7 @@ from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 from ctk.core.mistake import Mistake
 from ctk.core.versions import version_key
 from ctk.package.gpu_known import Known
-from ctk.package.gpu_support import RENAMED, present, spans
+from ctk.package.gpu_support import RENAMED, neighbours, present, spans
 from ctk.package.reader import IndexJson
 from ctk.package.records import match_spec, matches, package_record, spec_name
 
@@ -69,6 +69,13 @@ def mistake_of(
         return None
     words = spans(wrong, known)
     steps = [f"compile it for {words}, too"]
+    if older := [gpu for gpu in supported if version_key(gpu) < version_key(wrong[0])]:
+        name = older[-1].replace(".", "")
+        steps.insert(
+            0,
+            f"add PTX of {older[-1]} (nvcc -gencode arch=compute_{name},code=compute_{name}), which"
+            " drivers compile for newer GPUs",
+        )
     if supported:
         steps.append(_bound_for(supported, wrong[-1], known))
     return Mistake(
@@ -82,8 +89,13 @@ def _bound_for(supported: Sequence[str], newest_wrong: str, known: Sequence[str]
     oldest = supported[0]
     if version_key(newest_wrong) < version_key(oldest):
         return f"write cuda-arch {oldest}.* in host"
-    left = spans(supported, known)
-    return f"write in run_constraints a bound on __cuda_arch that leaves {left}"
+    bounds = []
+    for group in neighbours(supported, known):
+        bound = f">={group[0]}"
+        if group[-1] != known[-1]:
+            bound += f",<{known[known.index(group[-1]) + 1]}"
+        bounds.append(bound)
+    return f"write __cuda_arch {'|'.join(bounds)} in run_constraints"
 
 
 def allowed_gpus(index: IndexJson, subdir: str, known: Known) -> tuple[str, ...]:

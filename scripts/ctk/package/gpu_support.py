@@ -244,6 +244,12 @@ def _text(low: tuple[int, ...], high: tuple[int, ...]) -> str:
 
 def spans(gpus: Iterable[str], known: Sequence[str]) -> str:
     """GPUs in words, with ranges of neighbours: ``7.5 to 9.0, 12.0``."""
+    parts = neighbours(gpus, known)
+    return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
+
+
+def neighbours(gpus: Iterable[str], known: Sequence[str]) -> list[list[str]]:
+    """GPUs in groups, in each of which no known GPU is left out."""
     parts: list[list[str]] = []
     wanted = set(gpus)
     for before, gpu in zip(("", *known), known, strict=False):
@@ -253,4 +259,4 @@ def spans(gpus: Iterable[str], known: Sequence[str]) -> str:
             parts[-1].append(gpu)
         else:
             parts.append([gpu])
-    return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
+    return parts

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from rattler import Version, VersionSpec
+from rattler.exceptions import InvalidVersionSpecError
 
 from ctk.core.console import listing
 from ctk.package.records import spec_name
 from ctk.plan.names import known_substitutes
 from ctk.solve.advice import how_made, is_for_page
 from ctk.solve.reason import Kind, Reason, conflict, droppable_pins, texts, toolkits_for
-from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario, Spec, older, parse_spec
+from ctk.solve.solve import ANY_DRIVER, RULE, Catalogue, Scenario, Spec, older, parse_spec
 
 _USES = {"cuda-nvrtc-dev": ", whose NVRTC compiles CUDA C++ while a program runs"}
 """What a package is for that takes the place of another one, where its name does not say so."""
+_OF_GPUS = ("cuda-version", "cuda-arch")
+"""The packages that stand for GPUs: what they say of GPUs is what they are."""
 
 
 def machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
@@ -108,17 +112,44 @@ def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:
     return needs
 
 
+def _own_bound(asked: Spec, arch: str, catalogue: Catalogue) -> str:
+    """What a package itself says of GPUs, as a rule, if none of its builds allows one.
+
+    "" if a build does, or says nothing.
+    """
+    refusing: dict[str, None] = {}
+    for record in filter(asked.match.matches, catalogue.records(asked.name)):
+        rules = filter(None, map(RULE.fullmatch, (*record.depends, *record.constrains)))
+        bounds = [rule for rule in rules if rule[1] == "__cuda_arch" and rule[2]]
+        refused = [bound[0] for bound in bounds if not _allows(bound[2], arch)]
+        if not refused:
+            return ""
+        refusing[refused[0]] = None
+    return listing([f"`{rule}`" for rule in refusing], "or")
+
+
+def _allows(bound: str, arch: str) -> bool:
+    """Whether a bound on a version allows a GPU; a bound that cannot be read does."""
+    try:
+        return VersionSpec(bound).matches(Version(arch))
+    except InvalidVersionSpecError:
+        return True
+
+
 def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
     """The reason for a request that has a solution with another GPU."""
     arch = scenario.arch or ""
-    below, above = _gpus_beside(arch, scenario, catalogue)
+    olders, newers = _gpus_beside(scenario, catalogue)
+    ranges = [found.words for found in (olders, newers) if found.nearest]
+    below, above = olders.nearest, newers.nearest
     between = f"{below} or {above}" if above and below else ""
-    kind, bound = ("newer", "oldest") if above else ("older", "newest")
+    bound = "oldest" if above else "newest"
     need = above or below
-    wanted = f"compute capability {between}"
-    if not between:
-        wanted = f"compute capability {need} or {kind}"
+    words = between or next(iter(ranges), "that no toolkit in the channel knows")
+    wanted = f"compute capability {words}"
     step = f"use a GPU of {wanted}"
+    if not ranges:
+        step = "ask for another version: with this one, no GPU that the channel knows helps"
     if not catalogue.solves(scenario, specs=("cuda-version",)):
         compiles = f"no toolkit in the channel compiles for compute capability {arch}"
         cause = f"{compiles}; the {bound} that any does is {need}"
@@ -126,6 +157,9 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalog
     for spec in at_fault:
         if need_arch := _lacks_code(spec, arch, catalogue):
             cause = f"{spec.name} needs {need_arch}: it has no code for a GPU {arch}"
+            return Reason(Kind.GPU, cause, step)
+        if spec.name not in _OF_GPUS and (bounds := _own_bound(spec, arch, catalogue)):
+            cause = f"{spec.name} allows only GPUs {bounds}; this one has {arch}"
             return Reason(Kind.GPU, cause, step)
     subject, is_plural = _subject(at_fault, scenario, catalogue)
     is_toolkit = [spec.name for spec in at_fault] == ["cuda-version"]
@@ -138,17 +172,40 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalog
     return Reason(Kind.GPU, f"{subject} {verb} a GPU of {wanted}; this one has {arch}", step)
 
 
-def _gpus_beside(arch: str, scenario: Scenario, catalogue: Catalogue) -> tuple[str, str]:
-    """The nearest older and the nearest newer GPU with which a request has a solution, or ""."""
+class _Gpus(NamedTuple):
+    """The GPUs on one side of a GPU with which a request has a solution.
+
+    Attributes:
+        nearest: The one that is nearest to it; "" if there is none.
+        words: That one, and those beyond it.
+    """
+
+    nearest: str
+    words: str
+
+
+def _gpus_beside(scenario: Scenario, catalogue: Catalogue) -> tuple[_Gpus, _Gpus]:
+    """The older and the newer GPUs with which a request has a solution."""
+    arch = scenario.arch or ""
     compiled_for = {gpu for toolkit in catalogue.toolkits for gpu in toolkit.gpus}
     known = sorted(compiled_for | set(catalogue.versions("cuda-arch")), key=Version)
 
-    def first_that_solves(gpus: Iterable[str]) -> str:
-        return next((gpu for gpu in gpus if catalogue.solves(scenario, arch=gpu)), "")
+    def of(gpus: Sequence[str], beyond: str) -> _Gpus:
+        solves = [catalogue.solves(scenario, arch=gpu) for gpu in gpus]
+        if True not in solves:
+            return _Gpus("", "")
+        first = solves.index(True)
+        nearest = gpus[first]
+        if False not in solves[first:]:
+            return _Gpus(nearest, f"{nearest} or {beyond}")
+        last = gpus[solves.index(False, first) - 1]
+        if last == nearest:
+            return _Gpus(nearest, nearest)
+        return _Gpus(nearest, " to ".join(sorted((nearest, last), key=Version)))
 
-    above = first_that_solves(gpu for gpu in known if older(arch, gpu))
-    below = first_that_solves(gpu for gpu in reversed(known) if older(gpu, arch))
-    return below, above
+    olders = of([gpu for gpu in reversed(known) if older(gpu, arch)], "older")
+    newers = of([gpu for gpu in known if older(arch, gpu)], "newer")
+    return olders, newers
 
 
 def _subject(
@@ -168,8 +225,16 @@ def _subject(
 
 
 def _published_for(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> list[str]:
-    """The toolkits that a package is published for; [] if it is for all, or not one package."""
+    """The toolkits that a package is published for, if these are why a machine cannot have it.
+
+    [] if it is for all toolkits, if the machine can have one of them, or if it is not one package.
+    """
     if len(at_fault) > 1 or at_fault[0].name == "cuda-version":
         return []
     toolkits = toolkits_for(at_fault[0], scenario.ideal, catalogue)
-    return toolkits if len(toolkits) < len(catalogue.toolkits) else []
+    if len(toolkits) == len(catalogue.toolkits):
+        return []
+    of_toolkits = [(f"cuda-version={version}",) for version in toolkits]
+    if any(catalogue.solves(scenario, specs=specs) for specs in of_toolkits):
+        return []  # it is the package itself that is not for the machine
+    return toolkits

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -18,10 +20,12 @@ GPUS = ("5.0", "7.0", "8.0", "9.0", "10.0")
 KNOWN = Known(GPUS, {"12.9": "8.8"}, {"12.9": GPUS})
 
 
-def package(*targets: str, ranges: Sequence[str] = (), name: str = "one") -> Subject:
-    """A package with machine code for architectures, which any GPU may install."""
+def package(
+    *targets: str, ranges: Sequence[str] = (), name: str = "one", bounds: Sequence[str] = ()
+) -> Subject:
+    """A package with machine code for architectures, which any GPU may install without `bounds`."""
     code = [GpuCode("cubin", f"{target}a", "", "", 9, 9) for target in targets]
-    index = index_of(Draft(name).index_json())
+    index = replace(index_of(Draft(name).index_json()), constrains=tuple(bounds))
     files = {"lib/one.so": FileCode(tuple(code))}
     return Subject(name, "package", files, index, "linux-64", tuple(ranges), known=KNOWN)
 
@@ -39,8 +43,16 @@ def package(*targets: str, ranges: Sequence[str] = (), name: str = "one") -> Sub
         (
             ("50", "80"),
             "7.0, 9.0 to 10.0",
-            "compile it for 7.0, 9.0 to 10.0, too, or write in run_constraints a bound on"
-            " __cuda_arch that leaves 5.0, 8.0",
+            "add PTX of 5.0 (nvcc -gencode arch=compute_50,code=compute_50), which drivers compile"
+            " for newer GPUs, or compile it for 7.0, 9.0 to 10.0, too, or write __cuda_arch"
+            " >=5.0,<7.0|>=8.0,<9.0 in run_constraints",
+        ),
+        (
+            ("50", "90", "100"),
+            "7.0 to 8.0",
+            "add PTX of 5.0 (nvcc -gencode arch=compute_50,code=compute_50), which drivers compile"
+            " for newer GPUs, or compile it for 7.0 to 8.0, too, or write __cuda_arch"
+            " >=5.0,<7.0|>=9.0 in run_constraints",
         ),
     ],
 )
@@ -54,6 +66,16 @@ def test_an_author_reads_which_gpus_lack_code_and_what_to_write(
     assert mistake
     assert mistake.cause == f"its metadata allows GPUs for which it has little or no code: {gpus}"
     assert mistake.step == step
+
+
+@pytest.mark.parametrize("targets", [("50", "80"), ("50", "90", "100"), ("70",)])
+def test_the_bound_that_an_author_is_told_to_write_corrects_the_metadata(
+    targets: Sequence[str],
+) -> None:
+    mistake = package(*targets).mistake
+    assert mistake
+    (bound,) = re.findall(r"write (__cuda_arch \S+) in run_constraints", mistake.step)
+    assert package(*targets, bounds=[bound]).mistake is None
 
 
 def test_a_file_that_is_not_at_hand_counts_by_its_range() -> None:
