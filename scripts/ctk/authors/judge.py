@@ -7,17 +7,19 @@ environment lacks, or if its metadata admits GPUs that it has no code for.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctk.authors.installable import take_survey
+from ctk.authors.installable import Kind as PickKind
+from ctk.authors.installable import Survey, take_survey
 from ctk.authors.order import WRITE_TOOLKIT, major
 from ctk.authors.run import Made, Tested
-from ctk.core.console import listing
+from ctk.core.console import count, listing
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.core.mistake import Mistake
+from ctk.core.versions import version_key
 from ctk.package.gpu_subject import Subject
 from ctk.plan.messages import shown
 from ctk.solve.reason import Kind, Reason
@@ -48,6 +50,12 @@ class Judged:
     def is_tested(self) -> bool:
         """Whether its tests have passed for a driver."""
         return any(tested.state == "passed" for tested in self.tests)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether all of its tests are of its contents, and have passed."""
+        states = {tested.state for tested in self.tests}
+        return self.package.has_checked_contents and states <= {"none", "refused"}
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -116,28 +124,94 @@ class Judged:
         }
 
 
+def outcome(packages: Sequence[Judged]) -> str:
+    """A line that says whether packages were tested, and whether they are right."""
+    if any(tested.state == "failed" for judged in packages for tested in judged.tests):
+        return "built, and tests failed"
+    wrong = sum(bool(judged.faults) for judged in packages)
+    if wrong:
+        verb = "is" if wrong == 1 else "are"
+        return f"built, and {count(wrong, 'package')} {verb} wrong"
+    tested = sum(judged.is_tested for judged in packages)
+    if tested == len(packages):
+        return "built and tested"
+    if tested:
+        return "built and tested in part"
+    if not any(judged.is_checked for judged in packages):
+        return "built, and not tested"
+    of_some = "" if all(judged.is_checked for judged in packages) else " of some"
+    return f"built; package_contents{of_some} passed, and no test runs in an environment"
+
+
+def state_in_words(tested: Tested) -> str:
+    """The result of a package's tests for a driver, in two or three words."""
+    if tested.state == "refused":
+        return "not for it"
+    if tested.state != "none":
+        return tested.state
+    return "contents passed" if tested.package.has_checked_contents else "none to run"
+
+
 def machine_in_words(driver: str | None) -> str:
     return f"driver {driver}" if driver else "no driver"
 
 
-def never_picked(packages: Sequence[Made], picked: Collection[str]) -> list[str]:
-    """The builds that no machine gets, since another for their CUDA major and Python is preferred.
+def needless_builds(packages: Sequence[Made], survey: Survey) -> list[str]:
+    """A sentence about each build that takes native builds away, and each that no machine gets.
+
+    Such are several builds for one CUDA major and Python.
 
     Args:
         packages: The builds of one package.
-        picked: The builds that machines get, as name, version and build.
+        survey: Where it installs.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[Made]] = {}
     for package in packages:
         key = major(package.toolkit), package.variant.values.get("python", "")
-        build = f"{package.index.name} {package.index.version} {package.index.build}"
-        groups.setdefault(key, []).append(build)
+        groups.setdefault(key, []).append(package)
     found = []
-    for builds in groups.values():
-        left = [build for build in builds if build not in picked]
-        if len(left) < len(builds):
-            found += left
+    for group in groups.values():
+        costly = _costly_builds(group, survey)
+        found += [costly] if costly else _never_picked(group, survey)
     return found
+
+
+def _never_picked(group: Sequence[Made], survey: Survey) -> list[str]:
+    """A sentence about each build that no machine gets, since another is preferred."""
+    picked = {build for pick in survey.today.picks.values() for build in pick.builds}
+    left = [package.build for package in group if package.build not in picked]
+    if len(left) == len(group):
+        return []
+    why = "another build for that CUDA major is preferred everywhere; keep one"
+    return [f"no machine gets {build}: {why}" for build in left]
+
+
+def _costly_builds(group: Sequence[Made], survey: Survey) -> str:
+    """A sentence if machines get a compat build where that for the oldest toolkit is native.
+
+    "" also if others would lose a native build without those for newer toolkits.
+    """
+    ordered = sorted(group, key=lambda package: version_key(package.toolkit))
+    oldest = ordered[0]
+    newer = {package.build for package in ordered if package.toolkit != oldest.toolkit}
+    if not oldest.toolkit or not newer:
+        return ""
+    alone = take_survey([oldest.spec], [], survey.today.catalogue, survey.every).today
+    of_newer = {m: pick for m, pick in survey.today.picks.items() if newer & {*pick.builds}}
+    natives = {machine for machine, pick in of_newer.items() if pick.kind is PickKind.NATIVE}
+    natives_alone = of_newer.keys() & alone.of(PickKind.NATIVE)
+    better = natives_alone - natives
+    if not better or natives - natives_alone:
+        return ""
+    builds = [f"{package.file.stem} (built with {package.toolkit})" for package in ordered]
+    numbers = sorted({package.index.build_number for package in ordered})
+    noun = "build number" if len(numbers) == 1 else "build numbers"
+    return (
+        f"note: {listing(builds)} are for CUDA {major(oldest.toolkit)}, with {noun}"
+        f" {listing([*map(str, numbers)])}, and solvers do not choose among them by driver:"
+        f" {count(len(better), 'pair')} of driver and GPU would be native, and not compat, if you"
+        f" built with {oldest.toolkit} only"
+    )
 
 
 def refuse_faults(packages: Sequence[Judged], log: Path) -> None:

@@ -30,6 +30,7 @@ from ctk.build.reproducible import edit_texts
 from ctk.clean import forget_older
 from ctk.core.checkout import Workspace
 from ctk.core.disk import disk_errors, full_disk
+from ctk.core.document import as_list
 from ctk.core.errors import BuildFailed, CtkError
 from ctk.core.mistake import Mistake
 from ctk.core.platforms import this_platform
@@ -91,9 +92,23 @@ class Made:
         return bool(self.toolkit) and not self.variant.toolkit and "cuda-version" not in host
 
     @property
+    def has_checked_contents(self) -> bool:
+        """Whether its recipe has tests of its contents, which ran while it was built, and passed.
+
+        rattler-build keeps only the other tests in the package.
+        """
+        tests = as_list(self.variant.content.get("tests"))
+        return any("package_contents" in test for test in tests)
+
+    @property
     def place(self) -> str:
         """Its place in a channel, as an index has it: ``subdir/file``."""
         return f"{self.index.subdir}/{self.file.name}"
+
+    @property
+    def build(self) -> str:
+        """Its name, version and build, as a survey has them."""
+        return f"{self.index.name} {self.index.version} {self.index.build}"
 
     @property
     def spec(self) -> str:
@@ -108,7 +123,7 @@ class Tested:
     driver: str | None
     toolkit: str = ""  # of the environment that a machine with this driver gets
     fit: str = ""
-    state: str = "refused"  # or passed, failed, none (it has no tests)
+    state: str = "refused"  # or passed, failed, none (no test runs in an environment)
     detail: str = ""  # the reason of a refusal, or the end of the log
     lacks: tuple[Mistake, ...] = ()  # libraries that no package of the environment has
     hints: tuple[str, ...] = ()  # of tests that failed

@@ -30,9 +30,9 @@ def build_recipe_command(
     - `recipe` (its file), `output`, `log`, `notes` (what is left out)
     - `packages`: one for each build: `file`, `toolkit` (that it was built with), `variant` (key ->
       value), `requires`, `seconds`, `notes` (mistakes that its log shows)
-      - `tests`: for each `driver` (`null` is none) `state` (`passed`, `failed`, `none` of them,
-        `refused`: it does not install), `toolkit` and `fit` of the environment, `detail`, `lacks`
-        (libraries that it needs and the environment lacks)
+      - `tests`: for each `driver` (`null` is none) `state` (`passed`, `failed`; `none`, if no
+        test runs in an environment; `refused`, if it does not install), `toolkit` and `fit` of the
+        environment, `detail`, `lacks` (libraries that it needs and the environment lacks)
       - `gpu_code`: as `subjects` of `ctk gpu-code`
     - `surveys`: as those of `ctk solve --everywhere`, one for each package
     """

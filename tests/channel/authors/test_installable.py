@@ -14,12 +14,16 @@ from hypothesis import strategies as st
 
 from conftest import ctk
 from ctk.authors.installable import Change, Kind, Survey, groups_in_words, take_survey
+from ctk.authors.judge import needless_builds
+from ctk.authors.order import Variant
+from ctk.authors.run import Made
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.oracle import OracleFacts
 from ctk.verify.scenarios import Matrix, matrix
+from kit.packages import Draft
 from kit.small_channel import Record, base, channel, pair, record, write
 
 HERE = this_platform()
@@ -61,6 +65,44 @@ def folders(where: Workspace) -> list[Path]:
 
 def surveyed(folders: list[Path], every: Matrix, *specs: str, pin: str = "") -> Survey:
     return take_survey(specs, [pin] if pin else [], Catalogue(folders, SUBDIR), every)
+
+
+# --- several builds for one CUDA major
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ((">=12.0,<13", ">=12.9,<13"), "would be native, and not compat, if you built with 12.0"),
+        # GPUs that only 12.9 knows would lose their native build.
+        ((">=12.0,<12.1", ">=12.9,<13"), "no machine gets mine 1.0 h0_12: "),
+        ((">=12.0,<13", ">=12.9,<13 native_*"), ""),  # nobody gets a compat build of the second
+        ((">=12.9,<13", ">=12.9,<13"), "no machine gets mine 1.0 h0_12: "),
+    ],
+)
+def test_builds_for_one_major_from_two_toolkits_are_noted_where_they_cost_native_builds(
+    tmp_path: Path, folders: list[Path], every: Matrix, bounds: tuple[str, ...], said: str
+) -> None:
+    toolkits = ("12.0", "12.9")
+    made = []
+    records = []
+    for number, (toolkit, bound) in enumerate(zip(toolkits, bounds, strict=True), 12):
+        needs = (f"cuda-version {bound}",)
+        build = f"h{number - 12}_{number}"
+        records.append(record("mine", "1.0", build, SUBDIR, depends=[*needs]))
+        draft = Draft("mine", build=build, depends=needs, index={"build_number": number})
+        variant = Variant("mine", build, {"cuda_version": toolkit}, {})
+        made.append(Made(variant, draft.write(tmp_path / "drafts"), 1.0, toolkit))
+    channel = write(tmp_path / "mine", iter(records))
+    survey = surveyed([channel, *folders], every, "mine")
+    sentences = needless_builds(made, survey)
+    assert len(sentences) == bool(said)
+    for sentence in sentences:
+        assert said in sentence
+        if sentence.startswith("note:"):
+            assert "mine-1.0-h0_12 (built with 12.0) and mine-1.0-h1_13 (built with 12.9)" in (
+                sentence
+            )
 
 
 # --- what each machine gets

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ctk.authors.judge import Judged
+from ctk.authors.judge import Judged, outcome, state_in_words
 from ctk.authors.order import Variant
 from ctk.authors.run import Made
+from ctk.authors.run import Tested as Result
 from ctk.package.gpu_known import Known
 from ctk.package.gpu_subject import Subject
 from kit.binaries import elf
@@ -24,6 +25,47 @@ def judged(tmp_path: Path, *depends: str, content: bytes = TEXT) -> Judged:
     made = Made(VARIANT, draft.write(tmp_path), 1.0, "13.0")
     code = Subject("one", "package", {}, made.index, "linux-64", known=Known.of_toolkits([]))
     return Judged(made, (), code)
+
+
+def of_tests(tmp_path: Path, state: str, *tests: str) -> Judged:
+    """A package whose recipe has tests of these kinds, with the result of those that run later."""
+    (tmp_path / state).mkdir(exist_ok=True)
+    content = {"tests": [{kind: {}} for kind in tests]}
+    draft = Draft("one", files={"lib/one": TEXT})
+    made = Made(Variant("one", "h0_0", {}, content), draft.write(tmp_path / state), 1.0, "13.0")
+    code = Subject("one", "package", {}, made.index, "linux-64", known=Known.of_toolkits([]))
+    return Judged(made, (Result(made, "13.0", state=state),), code)
+
+
+@pytest.mark.parametrize(
+    ("state", "tests", "words", "title"),
+    [
+        (
+            "none",
+            ("package_contents",),
+            "contents passed",
+            "built; package_contents passed, and no test runs in an environment",
+        ),
+        ("none", (), "none to run", "built, and not tested"),
+        ("passed", ("package_contents", "script"), "passed", "built and tested"),
+        ("failed", ("package_contents", "script"), "failed", "built, and tests failed"),
+        ("refused", ("script",), "not for it", "built, and not tested"),
+    ],
+)
+def test_tests_of_the_contents_have_passed_when_a_package_is_built(
+    tmp_path: Path, state: str, tests: tuple[str, ...], words: str, title: str
+) -> None:
+    package = of_tests(tmp_path, state, *tests)
+    assert [state_in_words(result) for result in package.tests] == [words]
+    assert outcome([package]) == title
+
+
+def test_packages_whose_contents_alone_were_tested_are_told_from_others(tmp_path: Path) -> None:
+    contents = of_tests(tmp_path, "none", "package_contents")
+    assert outcome([contents, of_tests(tmp_path, "passed", "script")]) == "built and tested in part"
+    assert outcome([contents, of_tests(tmp_path, "none")]) == (
+        "built; package_contents of some passed, and no test runs in an environment"
+    )
 
 
 def test_a_package_without_a_driver_and_binaries_is_as_meant(tmp_path: Path) -> None:

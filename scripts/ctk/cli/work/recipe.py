@@ -12,10 +12,12 @@ from ctk.authors.installable import Survey, take_survey
 from ctk.authors.judge import (
     Judged,
     machine_in_words,
-    never_picked,
+    needless_builds,
+    outcome,
     refuse_faults,
     refuse_uninstallable,
     refuse_unserved,
+    state_in_words,
 )
 from ctk.authors.order import Order, order, recipe_in, variant_files
 from ctk.authors.run import Made, Tested, Workshop
@@ -167,7 +169,7 @@ def _judge(
     for tested in shop.test(made, drivers):
         tests.append(tested)
         machine = machine_in_words(tested.driver)
-        report.say(f"tests of {tested.package.file.stem}, {machine}: {tested.state}")
+        report.say(f"tests of {tested.package.file.stem}, {machine}: {state_in_words(tested)}")
     locks = list(release_locks(shop.workspace).values())
     packages = _judged(made, tests, locks)
     note_faults(place, {judged.package.place: judged.fault_for_readers for judged in packages})
@@ -203,27 +205,11 @@ def _show_tests(packages: list[Judged], report: Reporter) -> None:
     for judged in packages:
         first = (judged.name, judged.package.toolkit)
         for tested in judged.tests:
-            words = {"none": "none to run", "refused": "not for it"}
             gets = f"{tested.toolkit} {tested.fit}".strip()
-            state = words.get(tested.state, tested.state)
-            rows.append((*first, tested.driver or "none", gets, state))
+            rows.append((*first, tested.driver or "none", gets, state_in_words(tested)))
             first = ("", "")
     headings = ["package", "built with", "driver", "gets toolkit", "its tests"]
-    report.table(_outcome(packages), headings, rows)
-
-
-def _outcome(packages: list[Judged]) -> str:
-    """A line that says whether packages were tested, and whether they are right."""
-    if any(tested.state == "failed" for judged in packages for tested in judged.tests):
-        return "built, and tests failed"
-    wrong = sum(bool(judged.faults) for judged in packages)
-    if wrong:
-        verb = "is" if wrong == 1 else "are"
-        return f"built, and {count(wrong, 'package')} {verb} wrong"
-    tested = sum(judged.is_tested for judged in packages)
-    if not tested:
-        return "built, and not tested"
-    return "built and tested" if tested == len(packages) else "built and tested in part"
+    report.table(outcome(packages), headings, rows)
 
 
 def _show_packages(packages: list[Judged], report: Reporter) -> None:
@@ -247,11 +233,8 @@ def _show_surveys(surveys: list[Survey], made: list[Made], report: Reporter) -> 
         rows = survey.builds(survey.today)
         report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
         of_name = [package for package in made if package.index.name == survey.asked]
-        for build in never_picked(of_name, {row[0] for row in rows}):
-            report.line(
-                f"no machine gets {build}: another build for that CUDA major is preferred"
-                " everywhere; keep one"
-            )
+        for sentence in needless_builds(of_name, survey):
+            report.line(sentence)
 
 
 def _show_install(
