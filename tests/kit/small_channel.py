@@ -122,6 +122,8 @@ def channel() -> Iterator[Record]:
     yield record("only-linux", "1.0", "h4_0", "linux-64")
     yield record("needs-gcc", "1.0", "h5_0", "linux-64", depends=["__unix", "gcc_linux-64 >=13"])
     yield record("needs-numpy", "1.0", "h6_0", "linux-64", depends=["only-linux", "numpy >=2"])
+    for name, need in (("needs-typo", "cuda-nvrtcc"), ("needs-zlib", "zlib")):
+        yield record(name, "1.0", "h6_0", "linux-64", depends=[need])
     for subdir in ("linux-64", "linux-aarch64"):
         yield record("needs-glibc", "1.0", "h7_0", subdir, depends=["__glibc >=2.98"])
     # As an author may bound them: less than the toolkits of CUDA 13 are for.

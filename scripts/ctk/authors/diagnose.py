@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,7 +40,7 @@ from ctk.package.reader import read_info
 from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan
 from ctk.plan.names import driver_library
-from ctk.solve.advice import checkout_of
+from ctk.solve.advice import CheckoutCatalogue, checkout_of
 from ctk.solve.solve import Catalogue, Pick, Scenario, parse_spec
 from ctk.solve.why import find_reason
 
@@ -88,7 +88,10 @@ class Diagnosis:
 
     def _missing_tools(self, scenario: Scenario, section: str) -> tuple[str, str]:
         """Why an environment has no solution, and what to do: install compilers, or name them."""
-        reason = find_reason(scenario, self.channels)
+        known = self.channels
+        checkout = replace(checkout_of(known), is_for_recipe=True)
+        channels = CheckoutCatalogue(known.channels, known.subdir, checkout, known.gateway)
+        reason = find_reason(scenario, channels)
         cause, step = reason.cause, reason.step
         wanted = {parse_spec(spec).name for spec in scenario.specs}
         missing = sorted(wanted - self.channels.names([self.channels.subdir, NOARCH]))

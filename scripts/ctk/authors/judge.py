@@ -311,4 +311,7 @@ def _step_to_install(reason: Reason, channels: Catalogue, recipe: Path) -> str:
             if place != own:
                 named += ["--channel", place]
         return shlex.join(["ctk", "build-recipe", str(recipe), *named])
-    return "correct requirements: run, or name a --channel or --base that has what is missing"
+    step = "correct requirements: run, or name a --channel or --base that has what is missing"
+    if reason.near:
+        return f"did you mean {listing(reason.near, 'or')}? Else {step}"
+    return step

@@ -139,8 +139,7 @@ def recipe_in(place: Path) -> Recipe:
         raise UnknownName(
             f"{place} has a recipe for conda-build, meta.yaml, and no recipe.yaml",
             "write it as a recipe.yaml (the v1 format), as docs/recipe-authors.md shows, or convert"
-            " it with conda-recipe-manager, which is installed from conda-forge and was not tried"
-            " here",
+            " it with conda-recipe-manager, which is on conda-forge and was not tried here",
         )
     raise UnknownName(
         f"there is no recipe in {place}",

@@ -67,6 +67,8 @@ class Checkout:
         known_names: What is known of names that are no packages here.
         other_channels: What is known of the versions that conda-forge and RAPIDS keep.
         prefix: The environment of ctk that is asked to have more; "" for a new environment.
+        is_for_recipe: Whether a request is for an environment in which a recipe is built, which no
+            client makes.
     """
 
     maker: Callable[[str], Maker | None] = lambda name: None
@@ -77,6 +79,7 @@ class Checkout:
     known_names: Callable[[], Names] = Names
     other_channels: Callable[[], OtherChannels] = lambda: OtherChannels({}, {})
     prefix: str = ""
+    is_for_recipe: bool = False
 
 
 class CheckoutCatalogue(Catalogue):
@@ -140,7 +143,8 @@ def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue)
         return ""
     add = "add" if name == missing else "ask for that, and add"
     lines = [f"conda-forge has {name}: {add} --base conda-forge"]
-    if not checkout.is_planned:  # nothing can be installed from there
+    # From planned channels, nothing can be installed.
+    if not checkout.is_planned and not checkout.is_for_recipe:
         if not checkout.prefix:
             places = _places(catalogue)
             channels = (*(places[:-1] or places), _OF_A_LIST)

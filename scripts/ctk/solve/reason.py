@@ -41,6 +41,7 @@ class Reason:
         cause: A sentence with the cause.
         step: The next step for the user.
         channels: The channels that the step names, in their order.
+        near: Packages of the channels whose names are like the one that is missing.
         nvcc: What to ask for where conda-forge's nvcc is the way; only for a page, which makes
             the command for each client.
     """
@@ -49,6 +50,7 @@ class Reason:
     cause: str
     step: str
     channels: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
     nvcc: tuple[str, ...] = ()
 
 

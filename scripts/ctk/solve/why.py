@@ -652,7 +652,16 @@ def _name_not_built(
     cause = f"{listing([*makers])} {are} made by the {recipe} {listing(recipes)}"
     if not any(maker.is_default for maker in makers.values()):
         cause = f"{cause}, which the default build leaves out"
-    return Reason(Kind.NOT_BUILT, cause, f"run {how_to_build(recipes, scenario)}")
+    command = how_to_build(recipes, scenario, _stated_toolkit(scenario, catalogue))
+    return Reason(Kind.NOT_BUILT, cause, f"run {command}")
+
+
+def _stated_toolkit(scenario: Scenario, catalogue: Catalogue) -> str:
+    """The only toolkit of the channels that a request leaves; "" if it leaves several."""
+    specs = [spec for spec in map(parse_spec, scenario.specs) if spec.name == "cuda-version"]
+    records = catalogue.records("cuda-version")
+    left = {str(r.version) for r in records if all(spec.match.matches(r) for spec in specs)}
+    return left.pop() if len(left) == 1 else ""
 
 
 def _not_if_built(scenario: Scenario, planned: Catalogue, catalogue: Catalogue) -> Reason:

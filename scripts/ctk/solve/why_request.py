@@ -10,7 +10,8 @@ from pathlib import Path
 from rattler import RepoDataRecord, Version, VersionSpec
 
 from ctk.core.console import listing
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.core.similar import nearest
 from ctk.package.records import glibc_floor
 from ctk.plan.messages import shown
 from ctk.solve.advice import (
@@ -207,7 +208,13 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         return Reason(Kind.NO_PLATFORM, f"{package.text} needs {need.name} {lacks}", step)
     if checkout_of(catalogue).maker(need.name):
         return _dependency_not_built(needs, need, ideal, catalogue)
-    return Reason(Kind.NO_DEPENDENCY, f"{needs}, which the channels do not have", step)
+    near = []
+    if not checkout_of(catalogue).known_names().at_conda_forge(need.name):
+        near = nearest(need.name, catalogue.names([catalogue.subdir, NOARCH]))
+    if near:
+        step = f"did you mean {listing(near, 'or')}? Else {step}"
+    cause = f"{needs}, which the channels do not have"
+    return Reason(Kind.NO_DEPENDENCY, cause, step, near=tuple(near))
 
 
 def unnamed_reason(subject: str, unnamed: UnnamedChannel) -> Reason:

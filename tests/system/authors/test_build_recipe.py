@@ -48,7 +48,7 @@ def test_a_recipe_of_conda_build_s_is_said_to_be_one(
     assert code == errors.UnknownName.exit_code
     assert (
         "meta.yaml, and no recipe.yaml" in said
-        and "conda-recipe-manager, which is installed from" in said
+        and "conda-recipe-manager, which is on conda-forge" in said
     )
 
 

@@ -467,6 +467,29 @@ def test_a_request_for_nvcc_with_cuda_12_gets_the_reason(
     assert problem(catalogue, request_, driver)[0].endswith(f"; {NO_NVCC}") is said
 
 
+def test_for_a_recipe_s_environment_no_client_is_told_to_make_it(
+    catalogue: Catalogue, project: Workspace
+) -> None:
+    checkout = Checkout(known_names=partial(known_names, project), is_for_recipe=True)
+    recipe_s = CheckoutCatalogue(catalogue.channels, "linux-64", checkout)
+    assert problem(recipe_s, "cuda-core zlib") == (
+        "there is no package zlib in the channels",
+        "conda-forge has zlib: add --base conda-forge",
+    )
+
+
+@pytest.mark.parametrize(
+    ("pin", "options"),
+    [(" cuda-version=13.0", " --release 13.0"), (" cuda-version=13.*", ""), ("", "")],
+)
+def test_what_is_built_for_one_toolkit_is_built_for_that_one_only(
+    catalogue: Catalogue, pin: str, options: str
+) -> None:
+    makers = {"libcublas": Maker("libcublas", False)}
+    here = CheckoutCatalogue(catalogue.channels, "linux-64", Checkout(maker=makers.get))
+    assert problem(here, f"libcublas{pin}")[1] == f"run `ctk build libcublas{options}`"
+
+
 def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(
     catalogue: Catalogue,
 ) -> None:

@@ -231,7 +231,9 @@ def _show_surveys(surveys: list[Survey], made: list[Made], report: Reporter) -> 
         for sentence in survey.sentences:
             report.line(f"- {sentence}")
         rows = survey.builds(survey.today)
-        report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
+        if rows:
+            columns = ["build", "kind", "toolkits", "pairs"]
+            report.table("its builds", columns, rows, right=["pairs"])
         of_name = [package for package in made if package.index.name == survey.asked]
         for sentence in needless_builds(of_name, survey):
             report.line(sentence)
