@@ -35,6 +35,7 @@ _AFTER = 9
 _TAIL = 25  # lines of a log without such a line
 _COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
 _MARGIN = " \t|│"
+_LAST_BYTES = 4096
 _TEST_COMMANDS = "Testing commands:"
 _TRACEBACK = "Traceback (most recent call last):"
 _ENVIRONMENT = "✔ Successfully updated the "
@@ -75,6 +76,21 @@ def what_failed(lines: Sequence[str]) -> list[str]:
         top = [log[number].lstrip(_MARGIN) for number in earlier]
     shown = [*top, *log[max(first - _BEFORE, 0) : first + _AFTER]]
     return [line.removeprefix(_OURS) for line in shown]
+
+
+def last_line(log: Path) -> str:
+    """The last line with text of a log that is being written; "" if it has none yet.
+
+    It is a whole line: secrets in a part of an address would not be found.
+    """
+    with log.open("rb") as file:
+        start = max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0)
+        file.seek(start)
+        text = file.read().decode("utf-8", "replace")
+    if start:
+        text = text.partition("\n")[2]
+    lines = [line.strip(_MARGIN) for line in _COLOUR.sub("", text).splitlines()]
+    return next((line for line in reversed(lines) if line), "")
 
 
 def what_test_failed(lines: Sequence[str]) -> list[str]:

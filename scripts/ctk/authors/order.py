@@ -37,6 +37,9 @@ On conda-forge, the second is ``None`` for a CPU build.
 """
 WRITE_TOOLKIT = "write cuda-version ${{ cuda_version }}.* in host"
 _NVCC = re.compile(r"""compiler\(["']cuda["']\)|^\s*- cuda-nvcc""", re.M)
+_COMPILER = re.compile(
+    r"[a-z]+_compiler(_version)?"
+)  # a key of a language's, which is none of CUDA
 _VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
 
 
@@ -400,19 +403,24 @@ def _rendered(
     try:
         variants = _without_skipped(_variants(recipe, files, subdir), recipe, files, subdir)
     except RecipeError as error:
-        undefined = _undefined_key(recipe, files)
+        keys = _keys(files)
+        undefined = _undefined_key(recipe, keys)
         if not undefined:
             raise
         step = (
             f"name a toolkit, such as --cuda 13.0, or write {undefined} in a"
             " conda_build_config.yaml beside it"
         )
-        raise RecipeError(error.cause, step) from error
+        own = [key for key in keys if key not in recipe.names_used and not _COMPILER.fullmatch(key)]
+        if near := nearest(undefined, own):
+            step = f"did you mean {undefined} in place of {near[0]}? Else {step}"
+        cause = f"no variant file has {undefined}, which the recipe uses: {error.cause}"
+        raise RecipeError(cause, step) from error
     _refuse_selectors(recipe)
     if toolkits:
         variants = [variant for variant in variants if variant.toolkit in toolkits]
     if not variants:
-        raise RecipeError(f"{recipe.name} makes nothing for {subdir}", "see what its `skip` says")
+        raise _makes_nothing(recipe, subdir)
     return variants
 
 
@@ -420,13 +428,26 @@ def _variants(recipe: Recipe, files: Sequence[Path], subdir: str) -> list[Varian
     return [Variant.of(rendered) for rendered in render_variants(recipe, files, subdir)]
 
 
-def _undefined_key(recipe: Recipe, files: Sequence[Path]) -> str:
+def _makes_nothing(recipe: Recipe, subdir: str) -> RecipeError:
+    """The error for a recipe that skips all of its builds, with its conditions if it has any."""
+    cause = f"{recipe.name} makes nothing for {subdir}"
+    conditions = dict.fromkeys(recipe.skip_conditions.values())
+    if not conditions:
+        return RecipeError(cause, "see what its `skip` says")
+    quoted = listing([f"`{condition}`" for condition in conditions])
+    place = line_of(recipe, r"^\s*skip:")
+    return RecipeError(f"{cause}: its skip is {quoted}", f"correct skip in {place}")
+
+
+def _keys(files: Sequence[Path]) -> list[str]:
+    """The variant keys of files, as they are written: those may not be read together."""
+    texts = [read_plain_text(file) for file in files]
+    return [key for text in texts for key in re.findall(r"^([\w-]+):", text, re.M)]
+
+
+def _undefined_key(recipe: Recipe, keys: Sequence[str]) -> str:
     """A key with the toolkit that a recipe uses, and no variant file has; "" for none."""
-    texts = [file.read_text(encoding="utf-8") for file in files]
-    for key in CUDA_KEYS:
-        if key in recipe.names_used and not any(key in text for text in texts):
-            return key
-    return ""
+    return next((key for key in CUDA_KEYS if key in recipe.names_used and key not in keys), "")
 
 
 def _refuse_selectors(recipe: Recipe) -> None:

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import rattler_build
 
-from ctk.authors.build_log import needs_driver, what_failed
+from ctk.authors.build_log import last_line, needs_driver, what_failed
 from ctk.authors.diagnose import Diagnosis
 from ctk.authors.order import Order, Variant, major
 from ctk.build.reproducible import edit_texts
@@ -47,6 +47,8 @@ from ctk.solve.advice import CheckoutCatalogue, checkout_of
 from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason
 
+_QUIET = 20.0  # seconds without a line of progress
+_SHOWN = 100  # characters of such a line
 _NEEDS_DRIVER = (
     "the test needs a driver, which this machine lacks: check the files with package_contents, or"
     " test only what loads no library of the driver"
@@ -202,12 +204,14 @@ class Workshop:
     def build(
         self,
         begun: Callable[[Variant], None] = lambda variant: None,
+        running: Callable[[str], None] = lambda line: None,
         ended: Callable[[Variant, str], None] = lambda variant, outcome: None,
     ) -> Iterator[Made]:
         """Builds the packages, one after the other.
 
         Args:
             begun: Is told of each build before it runs.
+            running: Is told every few seconds the line that a build has written last.
             ended: Is told of each build after that, with its outcome in words.
 
         Raises:
@@ -218,9 +222,13 @@ class Workshop:
         with self._pool(self.channels.channels) as (pool, mirror):
             for variant in self.order.variants:
                 begun(variant)
-                result = pool.submit(
+                future = pool.submit(
                     _build, self.order, variant, mirror.urls, self.folder, mirror.names
-                ).result()
+                )
+                while not wait([future], timeout=_QUIET).done:
+                    line = without_credentials(renamed(last_line(self.log), mirror.names))
+                    running(line[:_SHOWN])
+                result = future.result()
                 if result.file is None:
                     ended(variant, "FAILED")
                     mirror.raise_failure()

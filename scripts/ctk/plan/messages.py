@@ -152,6 +152,8 @@ def _plain(message: str) -> str:
     if spec := _SPEC.fullmatch(message):
         subject = f"`{spec[1]}`" if spec[1] else "a requirement"
         remedy = "write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
+        if bare := re.fullmatch(r"(\S+) (\d[\d.]*)", spec[1] or ""):
+            remedy = f"write .* behind the version, which makes it `{bare[1]} {bare[2]}.*`"
         if "++" in spec[2]:
             remedy = 'the C++ compiler is `${{ compiler("cxx") }}`'
         return f"{subject} is not a dependency ({spec[2]}); {remedy}"

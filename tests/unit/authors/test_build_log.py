@@ -4,9 +4,11 @@ it.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ctk.authors.build_log import missing_libraries, needs_driver, what_failed
+from ctk.authors.build_log import last_line, missing_libraries, needs_driver, what_failed
 
 BEFORE = [
     "✔ Successfully updated the host environment",
@@ -201,3 +203,19 @@ def test_a_test_that_needs_a_driver_is_known_by_the_words_of_the_loader(
     line: str, is_so: bool
 ) -> None:
     assert needs_driver(["Testing commands:", line]) is is_so
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", ""),
+        ("[1/3] one\n │ \x1b[32m[2/3] two\x1b[0m\n │ \n", "[2/3] two"),
+        ("x" * 9000, ""),  # the beginning of it may be that of an address
+        ("é" * 3000 + "\n[3/3] three\n", "[3/3] three"),
+    ],
+)
+def test_the_last_line_of_a_log_that_is_being_written_is_progress(
+    tmp_path: Path, text: str, line: str
+) -> None:
+    (log := tmp_path / "log").write_text(text, encoding="utf-8")
+    assert last_line(log) == line

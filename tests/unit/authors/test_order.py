@@ -192,8 +192,27 @@ def test_a_recipe_that_skips_all_builds_makes_nothing(
 ) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "variants.yaml").write_text('cuda_version: ["12.6", "13.0"]\n')
-    with pytest.raises(RecipeError, match="makes nothing for linux-64"):
+    with pytest.raises(RecipeError, match="makes nothing for linux-64: its skip is `linux`$") as e:
         ordered(tmp_path, channels, CUDA_VERSION.replace("build:", "build:\n  skip: linux"), *cuda)
+    assert e.value.step.endswith("recipe.yaml:5")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("cuda_compiler_versions", "did you mean cuda_compiler_version in place of"),
+        ("c_compiler_version", "name a toolkit, such as --cuda 13.0, or write cuda_compiler"),
+    ],
+)
+def test_a_key_of_the_toolkit_that_no_variant_file_has_is_named(
+    tmp_path: Path, channels: Catalogue, key: str, said: str
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "variants.yaml").write_text(f'{key}: ["13.0"]\n')
+    with pytest.raises(RecipeError) as error:
+        ordered(tmp_path, channels, CUDA)
+    assert error.value.cause.startswith("no variant file has cuda_compiler_version, which the")
+    assert error.value.step.startswith(said)
 
 
 CUDA_VERSION = f"{ONE}{SCRIPT}requirements:\n  host: ['cuda-version ${{{{ cuda_version }}}}.*']\n"

@@ -64,6 +64,12 @@ BROKEN = {
         10,
         "`python 3.1, 4` is not a dependency (missing",
     ),
+    "bare version": (
+        "- python",
+        "- python ${{ '3.14' }}",
+        10,
+        "write .* behind the version, which makes it `python 3.14.*`",
+    ),
     "C++ compiler": ("- python", "- g++", 0, 'the C++ compiler is `${{ compiler("cxx") }}`'),
     "conda-build's Jinja": (
         "name: one",

@@ -70,6 +70,7 @@ def build_recipe(recipe: Path, options: RecipeOptions) -> None:
             made = list(
                 shop.build(
                     lambda variant: task.advance(0, f"building {variant.id}"),
+                    lambda line: task.advance(0, f"still building: {line}"),
                     lambda variant, outcome: task.advance(1, f"{variant.id} {outcome}"),
                 )
             )
