@@ -249,7 +249,11 @@ def feedstock(
     """
     published = published_set(workspace)
     if name not in published.recipes:
-        raise UnknownName.of("recipe", name, published.recipes)
+        otherwise = (
+            "name a recipe of this checkout's recipes/, such as cuda-core: the command exports"
+            " these only, and a recipe of your own needs no export"
+        )
+        raise UnknownName.of("recipe", name, published.recipes, otherwise)
     _refuse_maintainers(maintainers)
     _refuse_own_sources(published.recipes[name])
     export = _export(workspace, published, published.recipes[name], releases)

@@ -81,6 +81,12 @@ class Judged:
             found.append(
                 "it requires __cuda, so it cannot be installed on a machine without a driver"
             )
+        elif linked := self.package.linked_of_driver:
+            them = "them" if len(linked) > 1 else "it"
+            found.append(
+                f"its files link {listing(linked)}, and only a driver has {them}: on a machine"
+                " without a driver, it can be installed, and does not load"
+            )
         if glibc := self.package.unstated_glibc:
             found.append(
                 f"its files need glibc {glibc}, which it does not require: write"

@@ -37,9 +37,7 @@ On conda-forge, the second is ``None`` for a CPU build.
 """
 WRITE_TOOLKIT = "write cuda-version ${{ cuda_version }}.* in host"
 _NVCC = re.compile(r"""compiler\(["']cuda["']\)|^\s*- cuda-nvcc""", re.M)
-_COMPILER = re.compile(
-    r"[a-z]+_compiler(_version)?"
-)  # a key of a language's, which is none of CUDA
+_COMPILER = re.compile(r"[a-z]+_compiler(_version)?")  # the variant keys of `compiler()`
 _VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
 
 

@@ -38,6 +38,7 @@ from ctk.core.pool import ProcessPool
 from ctk.core.secrets import without_credentials
 from ctk.core.versions import version_key
 from ctk.fetch.mirror import Mirror, mirrored, renamed
+from ctk.lock.derived import STUB_OF
 from ctk.package.binaries import oldest_glibc_of
 from ctk.package.reader import IndexJson, read_info
 from ctk.package.records import glibc_floor, spec_name
@@ -86,6 +87,16 @@ class Made:
         stated = glibc_floor(self.index.depends)
         is_stated = bool(stated) and version_key(needed) <= version_key(stated)
         return "" if not needed or is_stated else needed
+
+    @cached_property
+    def linked_of_driver(self) -> list[str]:
+        """The libraries of the driver that its files link, so that they load with a driver only."""
+        of_driver = {stub.soname for stub in STUB_OF.values()}
+        found = set()
+        for file in self.scan.installed():
+            if file.binary:
+                found |= of_driver.intersection(file.binary.needed)
+        return sorted(found)
 
     @property
     def is_of_any_toolkit(self) -> bool:

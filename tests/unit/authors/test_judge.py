@@ -77,6 +77,16 @@ def test_a_package_that_requires_a_driver_is_remarked_on(tmp_path: Path) -> None
     assert "cannot be installed on a machine without a driver" in remark
 
 
+def test_a_package_that_links_the_driver_and_does_not_require_one_is_remarked_on(
+    tmp_path: Path,
+) -> None:
+    content = elf(needed=["libcuda.so.1", "libc.so.6"])
+    (remark,) = judged(tmp_path, content=content).remarks
+    assert remark.startswith("its files link libcuda.so.1, and only a driver has it")
+    (remark,) = judged(tmp_path, "__cuda >=13", content=content).remarks
+    assert remark.startswith("it requires __cuda")
+
+
 @pytest.mark.parametrize("depends", [(), ("__glibc >=2.28,<3.0.a0",)])
 def test_a_glibc_that_is_not_required_is_named(tmp_path: Path, depends: tuple[str, ...]) -> None:
     (remark,) = judged(tmp_path, *depends, content=NEW_GLIBC).remarks
