@@ -2,7 +2,8 @@
 
 The pieces run in a clone of the last commit, as somebody else would have it. What they made is
 removed after the last of a platform, but for the base channel. A piece that passed runs again only
-after a change of what it depends on, which git knows.
+after a change of what it depends on, which git knows. What came out is in
+docs/evidence/acceptance.json, which can be committed, so that another machine goes on from there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from hashlib import sha256
 from pathlib import Path
 
 from packaging.version import Version
@@ -36,6 +38,7 @@ TOOL = ("scripts", "pyproject.toml", "requirements.lock", "requirements-dev.lock
 PACKAGES = (*TOOL, "recipes", "base", "variants", "conda_build_config.yaml")
 LINKING = (*PACKAGES, "tests")
 ALL = (".",)
+EVIDENCE = "docs/evidence/"  # what was seen, these results too: it decides nothing
 CTK = ".venv/bin/ctk"
 # Each test run links against the -dev packages of the default set; here all are in the channel.
 LINKED = [
@@ -218,24 +221,26 @@ class Run:
 
     Args:
         where: The checkout.
-        folder: For the clone, a log of each piece, and `results.json`: piece -> what it was run
-            with, and whether it passed. Below the checkout's output by default.
+        folder: For the clone and a log of each piece. Below the checkout's output by default.
+        file: piece -> its commit, seconds, gigabytes, and what it depends on if it passed.
     """
 
-    def __init__(self, where: Workspace, folder: Path | None = None) -> None:
+    def __init__(
+        self, where: Workspace, folder: Path | None = None, file: Path | None = None
+    ) -> None:
         self.where = where
         self.folder = folder or where.output / "acceptance"
         self.clone = self.folder / "clone"
-        self.results: dict[str, dict[str, object]] = read_json(self.folder / "results.json") or {}
+        self.file = file or where.root / EVIDENCE / "acceptance.json"
+        self.results: dict[str, dict[str, object]] = read_json(self.file) or {}
         self._kept: set[Path] = set()
 
     def key(self, piece: Piece) -> str:
-        """What the piece depends on, as git names it: the same words mean the same outcome."""
-        objects = [
-            git(self.where.root, "rev-parse", f"HEAD:{'' if part == '.' else part}")
-            for part in piece.reads
-        ]
-        return f"{' '.join(objects)} {json.dumps(piece.commands)}"
+        """A digest of what the piece depends on: where it is the same, the outcome is the same."""
+        files = git(self.where.root, "ls-tree", "-r", "HEAD", "--", *piece.reads).splitlines()
+        decisive = [line for line in files if not line.partition("\t")[2].startswith(EVIDENCE)]
+        words = json.dumps([decisive, piece.commands])
+        return sha256(words.encode()).hexdigest()
 
     def has_passed(self, piece: Piece) -> bool:
         """Whether an earlier run of the same piece passed."""
@@ -267,7 +272,8 @@ class Run:
         no failure.
         """
         began, log = time.monotonic(), self.folder / f"{piece.name.replace(':', '-')}.log"
-        key = self.key(piece)  # now: somebody may commit while it runs
+        # Now: somebody may commit while it runs.
+        key, head = self.key(piece), git(self.where.root, "rev-parse", "HEAD")
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -298,8 +304,13 @@ class Run:
                         break  # the others use what it makes
         seconds = time.monotonic() - began
         used = 0 if piece.stays else self._give_back()
-        self.results[piece.name] = {"passed": None if failed else key, "seconds": round(seconds)}
-        replace_file(self.folder / "results.json", json.dumps(self.results, indent=1).encode())
+        self.results[piece.name] = {
+            "commit": head[:8],
+            "seconds": round(seconds),
+            "gigabytes": round(used / 1e9, 1),
+            "passed": None if failed else key,
+        }
+        self._write()
         print(
             f"{'failed' if failed else 'passed'} {piece.name} ({seconds:.0f} s,"
             f" {used / 1e9:.1f} GB)",
@@ -310,6 +321,11 @@ class Run:
         for line in limits:
             print(f"  as it says: {line}", flush=True)
         return not failed
+
+    def _write(self) -> None:
+        """Writes the results, a line for each piece."""
+        lines = [f"{json.dumps(name)}: {json.dumps(row)}" for name, row in self.results.items()]
+        replace_file(self.file, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
     def _give_back(self) -> int:
         """Removes what a piece made, but for what the base channel is made of.
@@ -381,7 +397,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             print(f"{piece.name}: {shlex.join(piece.commands[0])}{others}")
         return 0
-    if git(where.root, "status", "--porcelain"):
+    if git(where.root, "status", "--porcelain", "--", ".", f":!{EVIDENCE}"):
         print("note: what is not committed is not tried", file=sys.stderr)
     run = Run(where)
     earlier = [] if options.again else [piece for piece in found if run.has_passed(piece)]
