@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from ctk.plan.plan import Request, python_tags, small
 from ctk.release import added, choose
 from ctk.release.release import PublishedRelease, manifest_of, published, published_minors
 
+_AT_ONCE = 4  # releases that the index is asked about
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 
 
@@ -156,13 +158,17 @@ class LockedVersion:
 
 
 def compare(
-    index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace
+    index: Index,
+    locks: Mapping[str, ReleaseLock],
+    workspace: Workspace,
+    named: Collection[str] = (),
 ) -> list[LockedVersion]:
-    """Compares all releases, locked or not, with the index; minors first, oldest first.
+    """Compares releases, locked or not, with the index; minors first, oldest first.
 
-    NotPublished if one is gone.
+    By default all, else those with the names of locks. NotPublished if a locked minor is gone.
     """
-    return [*_minors(index, locks), *_projects(index, locks, workspace)]
+    rows = [*_minors(index, locks), *_projects(index, locks, workspace, named or locks)]
+    return [row for row in rows if not named or row.release in named]
 
 
 def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[LockedVersion]:
@@ -190,13 +196,20 @@ def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[LockedVe
 
 
 def _projects(
-    index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace
+    index: Index,
+    locks: Mapping[str, ReleaseLock],
+    workspace: Workspace,
+    named: Collection[str],
 ) -> Iterator[LockedVersion]:
     tags = python_tags(workspace.build_config)
-    for lock in locks.values():
-        if lock.is_ctk:
-            continue
-        for name, chosen in choose.choose(index, lock.name, locks.values(), tags).items():
+    wanted = [lock for lock in locks.values() if lock.name in named and not lock.is_ctk]
+    # Most of the time passes until the index answers hundreds of small requests.
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(
+            pool.map(lambda lock: choose.choose(index, lock.name, locks.values(), tags), wanted)
+        )
+    for lock, projects in zip(wanted, found, strict=True):
+        for name, chosen in projects.items():
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
             # None if no locked toolkit is compatible with the project.

@@ -248,6 +248,8 @@ def test_a_release_that_the_index_lacks_is_said_with_the_newest_there_and_the_ne
             "see `ctk release check`; the newest there is 13.4; the newest that is locked is none"
         )
         assert error.value.step == step
+    asked = {request.path for request in index.requests}
+    assert asked == {"/simple/cuda-toolkit/"}, "nobody waits for answers about other projects"
     with pytest.raises(UnknownName, match=r"unknown CUDA major '14'"):
         run("add", "python-14")
 
@@ -289,6 +291,10 @@ def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> N
         in shown
     )
     assert "no toolkit on the index is newer" not in shown
+    index.requests.clear()
+    of_one = {row[0] for row in cells(run("check", "python-13", "-v")) if row[0].startswith("p")}
+    assert of_one == {"python-13"}
+    assert "/simple/cuda-nvrtc/" not in {request.path for request in index.requests}
     needs = [
         (row["is_newer"], bool(row["held_back"]))
         for row in json.loads(run("check", "--json"))["rows"]

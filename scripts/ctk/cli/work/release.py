@@ -248,21 +248,21 @@ def check(names: Sequence[str], base: str | None) -> None:
     named = release.names_of(names)
     minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
     with Index() as index:
-        rows = review.compare(index, locks, workspace)
-        # With names of Python projects only, no CTK release is asked for.
+        # With names of Python projects only, no CTK release is asked for. Those that are named come
+        # first: the index may have no such release.
         states = review.completeness(index, locks, minors) if minors or not named else []
+        rows = review.compare(index, locks, workspace, named)
     states.sort(key=lambda state: state.is_whole)
     rows.sort(key=lambda row: (not row.is_newer, not row.held_back))
-    shown = [row for row in rows if not named or row.release in named]
-    newer = sorted({row.release for row in shown if row.is_newer})
+    newer = sorted({row.release for row in rows if row.is_newer})
     report.result(
         compiled_with=None,
-        rows=[asdict(row) for row in shown],
+        rows=[asdict(row) for row in rows],
         releases=[_state_as_json(state) for state in states],
         newer=newer,
     )
     is_short = not named and not report.verbose
-    _show_rows(shown, states, report, is_short=is_short)
+    _show_rows(rows, states, report, is_short=is_short)
     if newer:
         releases = " ".join(name.removeprefix("cuda-") for name in newer)
         report.line(f"to lock them: ctk release add {releases} --write")
