@@ -36,9 +36,9 @@ def run_ctk(two_states: Workspace, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.setenv("CTK_ROOT", str(two_states.root))
     monkeypatch.setenv("COLUMNS", "120")
 
-    def command(*words: str) -> Result:
+    def command(*words: str, answers: str = "") -> Result:
         console.begin()
-        done = CliRunner().invoke(app, words)
+        done = CliRunner().invoke(app, words, input=answers)
         if isinstance(done.exception, CtkError) and "--json" in words:
             with redirect_stdout(StringIO()) as said:
                 console.finish(done.exception)

@@ -119,6 +119,11 @@ def mode() -> Mode:
     return _mode
 
 
+def can_ask() -> bool:
+    """Whether a command can ask: someone at a terminal reads its results, and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not mode().json
+
+
 def begin() -> None:
     """Starts a new run, without options."""
     global _mode

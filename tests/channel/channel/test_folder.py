@@ -23,6 +23,7 @@ from typer.testing import Result
 
 from ctk.channel.publish import SITE, Folder, Keep, Published
 from ctk.channel.repodata import FILES, read_index
+from ctk.core import console
 from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import (
     BadValue,
@@ -407,6 +408,26 @@ def test_a_state_that_is_not_kept_or_is_shown_is_an_error(folder: Folder) -> Non
     assert folder.rollback(1).number == 1 and index.read_bytes() == before, (
         "a damaged index is written again"
     )
+
+
+@pytest.mark.parametrize("answer", ["y", "n", ""])
+def test_exact_asks_at_a_terminal(
+    two_states: Workspace,
+    run_ctk: Callable[..., Result],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+) -> None:
+    www = str(tmp_path / "www")
+    run_ctk("publish", "--to", www)
+    build(two_states.channel, digit(1))
+    monkeypatch.setattr(console, "can_ask", lambda: True)
+    done = run_ctk("publish", "--to", www, "--exact", answers=f"{answer}\n" if answer else "")
+    assert "1 of 2 packages out of the index" in done.stdout
+    assert "publish so? [y/N]" in done.stdout
+    taken = {"digit1"} if answer == "y" else {"digit1", "digit2"}
+    assert indexed(tmp_path / "www") == taken
+    assert isinstance(done.exception, WouldLose) == (answer == "n")
 
 
 def test_the_commands(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 
 import typer
@@ -32,7 +31,7 @@ def clean_up(*, yes: bool) -> None:
         sizes,
         right=["MB"],
     )
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not console.mode().json
+    asks = console.can_ask()
     remove = yes or bool(freed and asks and typer.confirm(f"remove {megabytes(freed)} MB?"))
     if remove:
         # A user's cache for somebody else's checkout has nothing that the checkout's lock is for.

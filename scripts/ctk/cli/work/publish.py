@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Collection, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -223,8 +222,7 @@ def _refuse_withdrawal(
     toolkits = sorted(_toolkits(leaving) - _toolkits(built.names))
     if toolkits:
         loss += f"; no native toolkit stays for {listing([*map(str, toolkits)])}"
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not console.mode().json
-    if asks:
+    if console.can_ask():
         report.line(loss)
         if typer.confirm("publish so?"):
             return
