@@ -22,9 +22,10 @@ from kit import foreign_channel
 
 # Names below `elsewhere` in names.yaml that have nothing of CUDA: their versions hide nothing.
 NOT_CUDA = {
-    *("dask", "einops", "h5py", "hypothesis", "ipykernel", "ipython", "joblib", "jupyterlab"),
-    *("matplotlib", "mpi4py", "notebook", "openmpi", "pandas", "pillow", "psutil", "pytest"),
-    *("pytest-xdist", "pyyaml", "requests", "scikit-learn", "tqdm", "transformers", "xarray"),
+    *("dask", "eigen", "einops", "fmt", "h5py", "hdf5", "hypothesis", "ipykernel", "ipython"),
+    *("joblib", "jupyterlab", "matplotlib", "mpi4py", "notebook", "openmpi", "pandas", "pillow"),
+    *("psutil", "pytest", "pytest-xdist", "pyyaml", "requests", "scikit-learn", "tqdm"),
+    *("transformers", "xarray", "zlib", "zstd"),
 }
 
 
