@@ -47,7 +47,7 @@ from ctk.solve.solve import (
     channel_name,
     parse_spec,
 )
-from ctk.solve.why import explain, find_reason, limit_in_words, refused_ptx
+from ctk.solve.why import TAKE_NVCC, explain, find_reason, limit_in_words, refused_ptx
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
 
@@ -256,7 +256,9 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
     pick = catalogue.pick(scenario)
     if pick is None:
         reason = find_reason(scenario, catalogue)
-        return SelectorAnswer((), "", "", reason.cause, (reason.step,), nvcc=reason.nvcc)
+        # The page makes the command of this step itself.
+        steps = () if reason.step == TAKE_NVCC else (reason.step,)
+        return SelectorAnswer((), "", "", reason.cause, steps, nvcc=reason.nvcc)
     reasons = tuple(explain(pick, catalogue))
     packages = _packages(pick.records)
     title = headline(pick, catalogue)

@@ -32,6 +32,10 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"  # no cause was found by changing one thing
 
 
+OF_GPU = frozenset((Kind.GPU, Kind.DRIVER_AND_GPU))
+"""The kinds where the GPU is at fault, alone or with the driver."""
+
+
 @dataclass(frozen=True)
 class Reason:
     """Why a request has no solution.

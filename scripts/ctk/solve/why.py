@@ -46,6 +46,7 @@ from ctk.solve.change import (
 from ctk.solve.fit import Fit, LimitedBy, fit_of, limit_on
 from ctk.solve.hidden import hidden
 from ctk.solve.reason import (
+    OF_GPU,
     READ_SOLVER,
     Kind,
     Reason,
@@ -72,6 +73,7 @@ from ctk.solve.why_request import request_reason, unnamed_reason
 _SHOWN = 8  # versions or builds that a sentence names
 _THREE_NUMBERS = re.compile(r"(?:={1,2})?(\d+\.\d+)\.\d+(?:\.\*)?")
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
+TAKE_NVCC = "take nvcc of CUDA 12 from conda-forge"
 _NVJITLINK = "libnvjitlink"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
@@ -428,10 +430,16 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
         return reason
     rest = [text for text in scenario.specs if not _NVCC.fullmatch(parse_spec(text).name)]
     cause = f"{reason.cause}; {NO_NVCC}"
+    reason = replace(reason, cause=cause)
     other = nvcc_of_conda_forge(rest, scenario, catalogue)
-    if other and is_for_page(catalogue):  # which makes the command for each client
-        return replace(reason, cause=cause, nvcc=tuple(specs_beside_nvcc(scenario)))
-    return replace(reason, cause=cause, step="\n".join(filter(None, [reason.step, other])))
+    if not other:
+        return reason
+    # Nobody needs another GPU where that nvcc compiles for this one.
+    is_only_way = reason.kind in OF_GPU
+    if is_for_page(catalogue):  # which makes the command for each client
+        step = TAKE_NVCC if is_only_way else reason.step
+        return replace(reason, step=step, nvcc=tuple(specs_beside_nvcc(scenario)))
+    return replace(reason, step=other if is_only_way else f"{reason.step}\n{other}")
 
 
 def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
@@ -465,6 +473,8 @@ def _hidden_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
     """Whether a request for nvcc needs that of CUDA 12, because of the driver or of a spec."""
     request = [parse_spec(text) for text in scenario.specs]
+    if any(_excludes_cuda_12(spec) for spec in request if _NVCC.fullmatch(spec.name)):
+        return False
     if scenario.driver and older(scenario.driver, "13.0"):
         return True
     for wanted in request:
@@ -474,6 +484,13 @@ def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
             if not any(map(VersionSpec(wanted.version).matches, newer)):
                 return True
     return False
+
+
+def _excludes_cuda_12(spec: Spec) -> bool:
+    """Whether a spec of a package of the toolkit leaves no version of CUDA 12."""
+    if not spec.version or _OF_CUDA_12.search(spec.version):
+        return False
+    return not VersionSpec(spec.version).matches(Version("12.9"))
 
 
 # --- a package, a version or a build that the channels lack

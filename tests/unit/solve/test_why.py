@@ -26,7 +26,14 @@ from ctk.solve.advice import (
 from ctk.solve.builds import choices, native_instead
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKING, Catalogue, Pick, Scenario, channel_url
-from ctk.solve.why import explain, find_reason, fit_in_words, newer_nvjitlink, solve_or_say_why
+from ctk.solve.why import (
+    TAKE_NVCC,
+    explain,
+    find_reason,
+    fit_in_words,
+    newer_nvjitlink,
+    solve_or_say_why,
+)
 from kit import foreign_channel
 from kit.small_channel import (
     TOOLKITS,
@@ -281,6 +288,8 @@ def test_conda_forge_is_named_for_a_package_unless_it_was_asked_and_a_client_onl
         ("13.0 7.0 cuda-nvcc", "cuda-gpu cuda-nvcc cuda-version=12"),
         ("11.8 none cuda-nvcc", ""),  # has no toolkit of CUDA 12
         ("13.0 3.5 cuda-nvcc", ""),
+        ("13.0 7.0 cuda-nvcc=13.0", ""),  # contradicts CUDA 12
+        ("12.9 none cuda-nvcc=13.0", ""),
     ],
 )
 def test_nvcc_of_cuda_12_is_at_conda_forge(
@@ -298,10 +307,25 @@ def test_nvcc_of_cuda_12_is_at_conda_forge(
     _, step = problem(known, *asked(request_))
     words = "conda-forge has nvcc of CUDA 12; in conda or mamba"
     line = f"{words}: {state}conda create -n gpu -c {place} -c conda-forge {command}"
-    assert step.splitlines()[1:] == ([line] if command else [])
+    last = [text for text in step.splitlines() if text.startswith("conda-forge")]
+    assert last == ([line] if command else [])
     specs, driver_, gpu = asked(request_)
     reason = find_reason(Scenario(tuple(specs.split()), page.subdir, driver_, gpu), page)
-    assert " ".join(reason.nvcc) == command and "conda-forge" not in reason.step
+    assert " ".join(reason.nvcc) == command and "conda create" not in reason.step
+
+
+@pytest.mark.parametrize(("driver", "gpu"), [("13.0", "7.0"), ("12.9", "7.0"), ("12.9", None)])
+def test_nobody_needs_another_gpu_where_the_nvcc_of_conda_forge_compiles_for_it(
+    catalogue: Catalogue, driver: str, gpu: str | None
+) -> None:
+    page = Catalogue(catalogue.channels, "linux-64")
+    here = CheckoutCatalogue(catalogue.channels, "linux-64", Checkout())
+    _, step = problem(here, "cuda-nvcc", driver, gpu)
+    reason = find_reason(Scenario(("cuda-nvcc",), page.subdir, driver, gpu), page)
+    assert "use a GPU" not in step and reason.nvcc
+    # A driver can be updated.
+    assert (reason.step == TAKE_NVCC) is (gpu is not None)
+    assert step.endswith("cuda-nvcc" if driver == "12.9" else "cuda-nvcc cuda-version=12")
 
 
 def test_only_what_helps_is_told_to_be_left_out(catalogue: Catalogue) -> None:

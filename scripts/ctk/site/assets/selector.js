@@ -181,10 +181,13 @@
 
   const named = new Set(Object.values(offered.gpus));
 
+  /** Whether the machine of an answer can exist: one that cannot has no next step. */
+  const canExist = (answer) => Boolean(answer?.packages || answer?.reasons.length || answer?.nvcc.length);
+
   /** The oldest and the newest GPU with the toolkit of an answer for any GPU; undefined if the driver runs none beyond. */
   function ends(now, answers, axes, toolkit) {
     const of = (gpu) => lookUp(answers, axes, { ...now, gpu });
-    const there = axes.gpus.filter((gpu) => named.has(gpu) && (of(gpu)?.packages || of(gpu)?.reasons.length));
+    const there = axes.gpus.filter((gpu) => named.has(gpu) && canExist(of(gpu)));
     const same = there.filter((gpu) => of(gpu).packages && ["", toolkit].includes(of(gpu).toolkit));
     return [same[0] === there[0] ? undefined : same[0], same.at(-1) === there.at(-1) ? undefined : same.at(-1)];
   }
@@ -202,23 +205,34 @@
     }
   }
 
-  /** Whether a GPU for which `older` has words gets the package with any driver. */
-  async function hasOld(now) {
+  /** Whether the chosen GPU is one that the newest CUDA major does not know. */
+  const isOld = (now) => Boolean(now.gpu && !now.pin && offered.platforms[now.platform].floor && isLess(now.gpu, offered.platforms[now.platform].floor[0]));
+
+  /** What GPUs for which `older` has words can have: whether one gets the package with any driver, and the answer that has
+   * conda-forge's nvcc in its place, for the chosen GPU if there is one. */
+  async function ofOld(now) {
     const axes = offered.platforms[now.platform];
     try {
       const answers = await load(shardOf(now));
       const old = axes.gpus.filter((gpu) => gpu && isLess(gpu, axes.floor[0]));
-      return axes.drivers.some((driver) => old.some((gpu) => lookUp(answers, axes, { ...now, driver, gpu })?.packages));
+      const given = (gpus) => [...axes.drivers].reverse().flatMap((driver) => gpus.map((gpu) => lookUp(answers, axes, { ...now, driver, gpu })));
+      return {
+        gets: given(old).some((answer) => answer?.packages),
+        elsewhere: given(now.gpu ? [now.gpu] : old).find((answer) => answer?.nvcc.length),
+      };
     } catch {
-      return true;
+      return { gets: true };
     }
   }
 
-  /** Says, in place of the words of `older`, that no old GPU gets the package. */
-  function showNoOld(now) {
+  /** Says, in place of the words of `older`, that no old GPU gets the package, and what it gets instead. */
+  function showNoOld(now, elsewhere) {
     const [first] = offered.platforms[now.platform].floor;
-    if (now.gpu) show("refused", `No ${now.package} of this channel is for GPU ${now.gpu}`, "", [`Use a GPU of compute capability ${first} or newer.`]);
-    else notice(`It is for GPUs of compute capability ${first} and newer.`);
+    if (!now.gpu) {
+      const more = elsewhere ? " For an older one, say above which GPU it is." : "";
+      notice(`It is for GPUs of compute capability ${first} and newer.${more}`);
+    } else if (elsewhere) showElsewhere(now, elsewhere);
+    else show("refused", `No ${now.package} of this channel is for GPU ${now.gpu}`, "", [`Use a GPU of compute capability ${first} or newer.`]);
   }
 
   /** The pin for a client that ignores the GPU, which gets the answer for a GPU that is not detected; and a sentence. */
@@ -413,11 +427,11 @@
     } else if (problem) show("unsolved", ...problem);
     else if (now.driver === undefined) {
       showDetected(now);
-      const lacksOld = older(now)[1] && !(await hasOld(now));
+      const old = older(now)[1] || isOld(now) ? await ofOld(now) : { gets: true };
       const least = await needed(now);
       if (turn !== latest) return;
-      if (lacksOld) showNoOld(now);
-      if (least) notice(`${now.package} needs a driver for CUDA ${least} or newer. ${at("unseen").textContent}`.trim());
+      if (!old.gets) showNoOld(now, old.elsewhere);
+      if (least && !(now.gpu && old.elsewhere)) notice(`${now.package} needs a driver for CUDA ${least} or newer. ${at("unseen").textContent}`.trim());
     } else {
       if (!ready.has(shardOf(now))) show("waiting", "Looking up the answer");
       const { problem: missing, answer, unseen, limits } = await find(now);
@@ -427,25 +441,36 @@
         answer.packages = await withAsked(now, answer);
         if (turn !== latest) return;
         showPick(now, answer, unseen, limits);
-        if (limits[0] && !(await hasOld(now)) && turn === latest) showNoOld(now);
+        const old = limits[0] ? await ofOld(now) : { gets: true };
+        if (!old.gets && turn === latest) showNoOld(now, old.elsewhere);
       } else showRefused(now, answer);
     }
     at("answer").dataset.of = asked;
   }
 
-  function showRefused(now, { title, reasons, nvcc }) {
-    // Without a next step, such a machine cannot exist.
-    const why = reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
-    const steps = reasons.length ? reasons.flatMap((step) => step.split("\n")).map(sentence) : ["Choose another driver or GPU."];
-    if (!nvcc.length) show("refused", sentence(title), why, steps);
-    else if (now.client === "pixi") {
+  const stepsOf = ({ reasons }) => reasons.flatMap((step) => step.split("\n"));
+
+  function showRefused(now, answer) {
+    const title = sentence(answer.title);
+    if (answer.nvcc.length) showElsewhere(now, answer);
+    else if (canExist(answer)) show("refused", title, "", stepsOf(answer).map(sentence));
+    else show("refused", title, "There is no such machine, so nothing was solved for it.", ["Choose another driver or GPU."]);
+  }
+
+  /** What works where this channel's nvcc does not: conda-forge's. One message says both. */
+  function showElsewhere(now, { title, reasons, nvcc }) {
+    const head = "Take nvcc from conda-forge: this channel's does not fit";
+    const why = `Why this channel's does not fit: ${title}.`;
+    const others = stepsOf({ reasons }).map((step) => `Or ${step}`);
+    if (now.client === "pixi") {
       const how = offered.docs ? linked("how pixi takes it from there", "docs/users.html#nvcc-of-cuda-12") : "choose conda or mamba for the command";
-      show("refused", sentence(title), "", [["conda-forge has nvcc of CUDA 12: ", how, "."], ...steps]);
+      show("detected", head, why, [["conda-forge has nvcc of CUDA 12: ", how, "."], ...others]);
+      at("install").hidden = true;
     } else {
-      show("refused", sentence(title), "conda-forge has nvcc of CUDA 12. This command takes it from there, with the toolkit of this channel.", steps);
-      at("install").hidden = at("client").hidden = false;
+      show("detected", head, `The command takes nvcc of CUDA 12 from conda-forge, and the toolkit from this channel. ${why}`, others);
       showCommand(now, "", { nvcc });
     }
+    at("verdict").dataset.works = true;
   }
 
   const TOOLKITS = { cuda: "the whole toolkit with its compiler", "cuda-toolkit": "the whole toolkit with its compiler", "cuda-runtime": "all libraries that programs need at run time", "cuda-libraries": "all libraries that programs need at run time" };
