@@ -89,7 +89,7 @@ def without_pin(scenario: Scenario, pin: Spec) -> Scenario:
 
 
 def droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> str:
-    """The pins (or `ASKING`) that can be dropped, each alone, with the toolkit that this gives.
+    """The pins (or `ASKING`) that can be dropped, each alone, and the toolkit that each then gets.
 
     "" if none helps.
     """
@@ -103,7 +103,7 @@ def droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Cata
             gives = ""
             if pick.toolkit:
                 toolkit = f"{pick.toolkit} {pick.fit}".strip()
-                gives = f", which gives toolkit {toolkit}"
+                gives = f" so that the solver can choose toolkit {toolkit}"
             ways.append(how + gives)
     return ", or ".join(ways)
 

@@ -877,9 +877,14 @@ def test_who_asks_for_a_native_toolkit_where_none_serves_is_told_the_name_that_a
     ours = write(tmp_path / "asks", iter([*channel(), *asking("pytorch * cuda*")]))
     asks = Catalogue([ours, foreign, base_channel], "linux-64")
     _, step = problem(asks, "cuda-native pytorch", "12.6")
-    assert "name cuda-gpu in place of cuda-native, which gives toolkit 12.9 compat" in step
+    assert (
+        "name cuda-gpu in place of cuda-native so that the solver can choose toolkit 12.9 compat"
+        in step
+    )
     _, step = problem(asks, "cuda-native cuda-core", None)
-    assert step.endswith("or leave out cuda-native, which gives toolkit 13.4 compat")
+    assert step.endswith(
+        "or leave out cuda-native so that the solver can choose toolkit 13.4 compat"
+    )
 
 
 def test_without_a_driver_the_package_that_asks_for_cuda_builds_may_be_left_out(
@@ -894,7 +899,7 @@ def test_without_a_driver_the_package_that_asks_for_cuda_builds_may_be_left_out(
     state = "state the driver of the machine, as in --driver 12.0"
     assert (
         problem(asked, "cuda-gpu cuda-core", None)[1]
-        == f"{state}, or leave out cuda-gpu, which gives toolkit 13.4 compat"
+        == f"{state}, or leave out cuda-gpu so that the solver can choose toolkit 13.4 compat"
     )
     assert problem(asked, "cuda-gpu", None)[1] == state
 
