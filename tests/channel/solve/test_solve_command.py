@@ -109,7 +109,10 @@ def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
         ("NVIDIA RTX 6000 Ada Generation", "8.9"),
         ("Quadro RTX 6000", "7.5"),
         ("H1000", ""),
-        ("RTX 3000 Ada", ""),
+        ("RTX 8000 Ada", ""),
+        ("RTX 3000 Ada", "8.9"),
+        ("NVIDIA GeForce GTX 1660 Ti", "7.5"),
+        ("A10G", "8.6"),
         ("", ""),
     ],
 )

@@ -75,7 +75,8 @@ JETSON = """\
 """
 NO_COMMAND = "'nvidia-smi' is not recognized as an internal or external command"
 
-A10G = SMI_610.replace("GeForce RTX 5070 ...   ", "A10G                   ")
+# A GPU for mining, which has no name in the list.
+UNLISTED = SMI_610.replace("GeForce RTX 5070 ...   ", "CMP 50HX               ")
 
 KEPLER = """\
 | NVIDIA-SMI 470.256.02   Driver Version: 470.256.02   CUDA Version: 11.4     |
@@ -757,9 +758,11 @@ def test_a_name_that_is_proposed_is_chosen_with_the_machine(front: Watched) -> N
 
 
 def test_a_gpu_that_is_not_in_the_list_is_not_said_to_work(front: Watched) -> None:
-    front.page.fill("#paste", A10G)
+    front.page.fill("#paste", UNLISTED)
     seen = shown(front.page)
-    assert "everything works" not in seen["title"] and "NVIDIA A10G is not known" in seen["title"]
+    assert (
+        "everything works" not in seen["title"] and "NVIDIA CMP 50HX is not known" in seen["title"]
+    )
     assert front.page.locator("#verdict").get_attribute("data-works") == "false"
     front.page.fill("#gpu", "8.6")
     assert "everything works" in shown(front.page)["title"]
@@ -813,18 +816,18 @@ FORMS = (
     [
         (SMI_580, "13.0", "7.0", "the oldest one counts"),
         (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
-        (A10G, "13.3", "", "have NVIDIA A10G: type the compute capability"),
-        (A10G, "13.3", "", "--query-gpu=compute_cap"),
-        (A10G + "compute_cap\n8.6\n", "13.3", "8.6", "compute capability 8.6"),
+        (UNLISTED, "13.3", "", "have NVIDIA CMP 50HX: type the compute capability"),
+        (UNLISTED, "13.3", "", "--query-gpu=compute_cap"),
+        (UNLISTED + "compute_cap\n8.6\n", "13.3", "8.6", "compute capability 8.6"),
         # A row without a bus has a name too.
         (JETSON.replace("Orin (nvgpu)", "Tesla V100  "), "12.6", "7.0", "capability 7.0"),
         *((form, "", "8.6", "choose it below") for form in FIELDS),
         # An old GPU counts whatever the others are.
         (
-            A10G + A10G.replace("A10G", "V100"),
+            UNLISTED + UNLISTED.replace("CMP 50HX", "V100"),
             "13.3",
             "7.0",
-            "A10G: GPU 7.0 counts, unless that is older.",
+            "CMP 50HX: GPU 7.0 counts, unless that is older.",
         ),
         *((printed(name), "13.0", "9.0", "compute capability 9.0") for name in ("plain", "query")),
         # As a chat or an issue shows it.
@@ -908,14 +911,14 @@ def test_a_gpu_that_is_older_than_every_toolkit_is_not_helped_by_a_driver(front:
 
 def test_a_capability_that_is_pasted_later_keeps_the_driver(front: Watched) -> None:
     take(front.page, "machine", "choose")
-    front.page.fill("#paste", A10G)
+    front.page.fill("#paste", UNLISTED)
     front.page.fill("#paste", "compute_cap\n8.6\n")
     assert (
         machine(front.page) == ("choose", "13.3", "8.6") and shown(front.page)["state"] == "solved"
     )
 
 
-SPARK = A10G.replace("A10G", "GB10")
+SPARK = UNLISTED.replace("CMP 50HX", "GB10")
 SYSTEMS = [
     (WINDOWS, "win-64", "That is Windows"),
     (NO_COMMAND, "win-64", "That is Windows"),
@@ -938,7 +941,7 @@ def test_a_machine_of_a_system_that_the_channel_lacks_gets_no_command(
         )
         expect(front.page.locator("#install")).to_be_hidden()
         expect(front.page.locator("#todo")).to_contain_text(NEXT[system])
-    front.page.fill("#paste", A10G)
+    front.page.fill("#paste", UNLISTED)
     assert shown(front.page)["state"] == "solved"
     front.page.fill("#gpu", "Jetson AGX Orin")
     expect(front.page.locator("#title")).to_contain_text("That machine is ARM")
@@ -1008,7 +1011,7 @@ NO_GPU = (
     "99.9.9",
     "h",
     "x" * 300,
-    "NVIDIA RTX 3000 Ada Generation Laptop GPU",
+    "NVIDIA RTX 8000 Ada Generation",
 )
 
 
@@ -1025,6 +1028,9 @@ NO_GPU = (
             for typed in ("4090", "RTX 4090", "NVIDIA RTX 6000 Ada Generation")
         ),
         ("T4", "Compute capability 7.5"),
+        *((typed, "Compute capability 7.5") for typed in ("GTX 1660 Ti", "1660 SUPER", "GTX 1650")),
+        *((typed, "Compute capability 8.6") for typed in ("A10G", "RTX A5500", "A4500")),
+        *((typed, "Compute capability 11.0") for typed in ("Jetson Thor", "AGX Thor")),
         *((typed, "Compute capability 3.5") for typed in ("Tesla K40", "K40m", "Tesla K20Xm")),
     ],
 )
