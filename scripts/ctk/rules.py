@@ -58,13 +58,19 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Check(Generic[S]):
-    """A rule."""
+    """A rule.
+
+    Attributes:
+        needs_build: Whether it reads what only a built package has: the bytes of files, licence
+            texts, `about`. A check of packages without it also runs on planned ones.
+    """
 
     name: str
     subject: type[S]
     run: Callable[[S], Iterable[Finding]]
     fix: str = ""
     severity: Severity = "error"
+    needs_build: bool = False
 
     @property
     def help(self) -> str:
@@ -84,10 +90,10 @@ class Check(Generic[S]):
 
 
 def check(
-    subject: type[S], name: str = "", *, fix: str = ""
+    subject: type[S], name: str = "", *, fix: str = "", needs_build: bool = False
 ) -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
-    """Turns a function into a check."""
-    return lambda run: Check(name or run.__name__, subject, run, fix)
+    """Turns a function into a check; the arguments are the attributes of `Check`."""
+    return lambda run: Check(name or run.__name__, subject, run, fix, needs_build=needs_build)
 
 
 def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from ctk.audit import binaries, files, packages
 from ctk.audit.exempt import is_exempt
 from ctk.audit.packages import PackageSet
-from ctk.audit.planned import NEED_BYTES, planned_scans
+from ctk.audit.planned import planned_scans
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import AuditFailed
@@ -135,12 +135,12 @@ def audit_planned(
     only: Collection[str] = (),
     progress: Callable[[], None] = lambda: None,
 ) -> AuditReport:
-    """Runs the checks that need no bytes of packages on the packages of a plan.
+    """Runs the checks that need no build on the packages of a plan.
 
     `only` names some of these checks. `progress` is called after each build.
     """
     start = time.monotonic()
-    checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
+    checks = [check for check in chosen(CHECKS, only) if not check.needs_build]
     scans, unseen, hints = planned_scans(plan, workspace, contents, jobs, progress)
     together = PackageSet(scans, unseen)
     by_name = {scan.file_name: scan for scan in scans}

@@ -90,7 +90,10 @@ def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
 
 @check(
     PackageScan,
-    fix="write rpath FILE '$ORIGIN' in the recipe's script, as recipes/common/layout.sh does",
+    fix=(
+        "set it to '$ORIGIN' in the recipe's script, as recipes/common/layout.sh does for the"
+        " toolkit, and library.sh without AS_PUBLISHED for other libraries"
+    ),
 )
 def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
     """RPATH entries begin with ``$ORIGIN``, stay in the prefix, and are no folders of wheels.
@@ -277,6 +280,7 @@ def _lies(path: str, place: str) -> bool:
         "check which wheel the recipe took; if NVIDIA links cudart dynamically again, depend on"
         " cuda-cudart"
     ),
+    needs_build=True,
 )
 def CudartIsInside(package: PackageScan) -> Iterator[Finding]:
     """cuda-bindings from 13 on links cudart statically.

@@ -46,6 +46,7 @@ LICENCE_WORDS = {
         "add `license_file: FILE` below `about`: a licence file of the artefact, or beside the"
         " recipe"
     ),
+    needs_build=True,
 )
 def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
     """The package names its licence and has the text of each under info/licenses.
@@ -66,7 +67,7 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
             yield at(package, "info/licenses", f"no text of {name}, which its licence names")
 
 
-@check(PackageScan, fix=f"{NEXT_STEP}, and build it again")
+@check(PackageScan, fix=f"{NEXT_STEP}, and build it again", needs_build=True)
 def LicenceTextsAreRead(package: PackageScan) -> Iterator[Finding]:
     """The table of licences has the licence texts of the package's wheels.
 
@@ -105,7 +106,11 @@ _LIBRARY_FOLDER = re.compile(r"(targets/[^/]+/)?lib")
 _EXTENSION = re.compile(r"\.(?:cpython-|cp)(3\d+t?)-[^/]*\.(?:so|pyd)$")
 
 
-@check(PackageScan, fix="build it again; a package must not be changed after it was built")
+@check(
+    PackageScan,
+    fix="build it again; a package must not be changed after it was built",
+    needs_build=True,
+)
 def ArchiveMatchesPaths(package: PackageScan) -> Iterator[Finding]:
     """The archive contains exactly the files that paths.json lists, with their size and sha256."""
     listed = {entry.path: entry for entry in package.info.paths}

@@ -34,10 +34,6 @@ from ctk.plan.plan import Build, Plan
 from ctk.plan.rendered import Rendered, Script
 from ctk.rules import Finding
 
-NEED_BYTES = frozenset(
-    {"ArchiveMatchesPaths", "CudartIsInside", "LicenceTextsAreRead", "LicenseIsInside"}
-)
-"""Checks that need the bytes of a built package."""
 _TOKEN = "ctk-planned-file"  # of the stand-ins
 _MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}
 _FILES = TypeAdapter(list[ScannedFile])
@@ -82,7 +78,7 @@ def planned_scans(
         scan
         for b in lacking
         for output in b.outputs
-        if (scan := _scan(output, ())).file not in made
+        if (scan := planned_scan(output, ())).file not in made
     ]
     return (
         list(made.values()),
@@ -114,11 +110,12 @@ def _scans(
             if key not in trees:
                 trees[key] = _tree(build, output, workspace, contents, programs)
             files = trees[key]
-        found.append(_scan(output, files))
+        found.append(planned_scan(output, files))
     return found
 
 
-def _scan(output: Rendered, tree: Sequence[ScannedFile]) -> PackageScan:
+def planned_scan(output: Rendered, tree: Sequence[ScannedFile]) -> PackageScan:
+    """A package as far as it is known without a build; `tree` has the files of its recipe."""
     wanted, unwanted = (
         list(map(glob_pattern, globs)) for globs in (output.files, output.left_files)
     )

@@ -15,6 +15,8 @@ import pytest
 
 from ctk.audit import CHECKS, AuditReport, audit_packages
 from ctk.audit.exempt import EXEMPTIONS
+from ctk.audit.files import LicenseIsInside
+from ctk.audit.planned import planned_scan
 from ctk.build.originals import PackageFiles
 from ctk.package.reader import (
     PLACEHOLDER,
@@ -25,6 +27,7 @@ from ctk.package.reader import (
     ScannedFile,
 )
 from ctk.package.scan import PackageScan
+from ctk.plan.rendered import Rendered
 from ctk.rules import Finding
 from kit.binaries import code, elf, fatbin, pe
 from kit.packages import CTK, GLIBC, SITE, SITE_WIN, TARGET, Draft, adds_dlls_of, good_set
@@ -534,6 +537,23 @@ def test_a_check_catches(check: str, case: str, tmp_path: Path) -> None:
         _, word = BROKEN[check][case]
         assert any(word in str(finding) for finding in found), [str(finding) for finding in found]
     assert block(check, case, found) == read_messages()[f"{check}: {case}"]
+
+
+def test_a_check_that_reads_what_only_a_built_package_has_says_that_it_needs_a_build() -> None:
+    output = Rendered(
+        *("tool", "1.0", "0", 0, "linux-64", "", (), "MIT"),
+        variant={},
+        depends=(),
+        constrains=(),
+        run_exports={},
+        environment=(),
+        sources=(),
+    )
+    scan = planned_scan(output, [ScannedFile("pkg", "share/tool.txt", "file")])
+    of_packages = [check for check in CHECKS if check.subject is PackageScan]
+    wrong = [check.name for check in of_packages if not check.needs_build and [*check(scan)]]
+    assert not wrong, "write needs_build=True where they are registered: `@check(...)`"
+    assert LicenseIsInside.needs_build and [*LicenseIsInside(scan)]
 
 
 def test_the_messages_are_of_cases_that_there_are() -> None:
