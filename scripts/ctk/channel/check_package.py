@@ -32,6 +32,7 @@ from ctk.package.reader import (
 from ctk.package.scan import PackageScan
 from ctk.rules import Finding, Severity, check
 
+COMMIT_FIRST = "commit the changes of the recipe, and then build it again with `ctk build`"
 _PARTS: tuple[Part, ...] = ("info", "pkg")
 _CHUNK = 1 << 20  # bytes
 _MAX_SHOWN = 1000  # characters of a value in a message
@@ -214,6 +215,7 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
             name,
             "it names no commit of the recipe, which had changes when it was built: commit them,"
             f" if they are not, then `ctk build {shlex.quote(found.provenance.recipe)}`",
+            fix=COMMIT_FIRST,
         )
     for given in found.provenance.inputs:
         if not given.license:

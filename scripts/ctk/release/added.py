@@ -102,7 +102,7 @@ def find_project(name: str, workspace: Workspace) -> Project:
     known = set(LIBRARIES).union(PYTHON_PROJECTS, in_recipes)
     step = UnknownName.of("project", name, sorted(known)).step
     cause = f"{name!r} is not a release, and no library or Python project here"
-    raise UnknownName(cause, step)
+    raise UnknownName(cause, f"{step}; how a new one is added is in docs/maintainers.md")
 
 
 def parse_version(name: str, text: str) -> Version:

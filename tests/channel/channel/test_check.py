@@ -193,3 +193,12 @@ def test_a_published_folder_that_is_not_there_is_an_error(
 ) -> None:
     refused = run_ctk("check", "--published", "absent").exception
     assert isinstance(refused, ChannelMissing) and "absent" in refused.cause
+
+
+def test_a_recipe_that_is_not_committed_is_to_be_committed_first(
+    tmp_path: Path, run_ctk: Callable[..., Result]
+) -> None:
+    channel = build(tmp_path / "channel", sound(digit(1), commit=""))
+    broken = run_ctk("check", str(channel)).exception
+    assert isinstance(broken, ChannelBroken)
+    assert broken.step.startswith("commit the changes of the recipe")

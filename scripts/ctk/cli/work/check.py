@@ -13,6 +13,7 @@ from ctk.channel import local
 from ctk.channel.attestations import KEY_NOT_NAMED, Policy
 from ctk.channel.bucket import copied, open_bucket
 from ctk.channel.check import ChannelReport, check_channel, mirrored
+from ctk.channel.check_package import COMMIT_FIRST
 from ctk.channel.distribution import ADVICE, Distribution, package_name, read
 from ctk.channel.faults import CORRECT_RECIPE
 from ctk.channel.own_key import refuse_unreadable
@@ -164,6 +165,8 @@ def _step(name: str, found: ChannelReport, options: CheckOptions) -> str:
         if not bucket and Folder(Path(name), Path(name)).incoming:
             return "a `ctk publish` into it was stopped: run the same command again"
         return "no reader of the channel needs these files: remove those that nobody else needs"
+    if {finding.fix for finding in found.findings} == {COMMIT_FIRST}:
+        return COMMIT_FIRST
     if local.is_built(Path(os.path.realpath(name))):
         return "build these packages again with `ctk build`, which also makes the index again"
     if bucket or (Path(name) / HISTORY).is_dir():
