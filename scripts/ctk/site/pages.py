@@ -35,7 +35,7 @@ from ctk.package.records import checked_records
 from ctk.plan.names import Names, reviewed
 from ctk.site.answers import Axes, is_half, pin_specs
 from ctk.site.settings import settings
-from ctk.solve.machine import gpu_names, python_specs
+from ctk.solve.machine import driver_branches, gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS, ASKS_NATIVE
 
@@ -480,6 +480,7 @@ def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
             subdir: {name: getattr(each, name) for name in _FIELDS} for subdir, each in axes.items()
         },
         "gpus": gpu_names(),
+        "branches": [[cuda, branch] for cuda, branch in driver_branches().items()],
         "pins": {pin: _request(specs) for pin, specs in pins.items()},
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
         "channels": list(site.channels),

@@ -255,6 +255,7 @@ def driver_version(text: str) -> str:
     if match and not is_own:
         return f"{int(match[1])}.{int(match[2] or 0)}"
     cause = f"{text!r} is not the CUDA version of a driver"
+    step = "write what nvidia-smi shows as CUDA Version or CUDA UMD Version, such as 13.0; or none"
     without_point = re.fullmatch(r"(?a)(1[0-9])(\d)", text.strip())
     if without_point:
         cause = f"{cause}; {without_point[1]}.{without_point[2]} is one"
@@ -262,10 +263,9 @@ def driver_version(text: str) -> str:
         cause = (
             f"{text} is a driver's own version, but this needs the CUDA version that it supports"
         )
-    raise BadValue(
-        cause,
-        "write what nvidia-smi shows as CUDA Version or CUDA UMD Version, such as 13.0; or none",
-    )
+        if supported := _cuda_of_release(text.strip()):
+            step = f"write {supported}, or a newer one if nvidia-smi shows that as CUDA Version"
+    raise BadValue(cause, step)
 
 
 def _refuse_several(what: str, option: str, text: str) -> None:
@@ -306,6 +306,23 @@ def gpu_names() -> dict[str, str]:
 
     listed: dict[str, list[str]] = load_by_hand(Path(__file__).with_name("gpus.yaml").read_bytes())
     return {name: gpu for gpu, names in listed.items() for name in names}
+
+
+def driver_branches() -> dict[str, int]:
+    """CUDA version -> the first branch of drivers that supports it, such as 535; newest first."""
+    from ctk.core.document import load_by_hand  # slow to import, and needed for a number only
+
+    branches: dict[str, int] = load_by_hand(Path(__file__).with_name("drivers.yaml").read_bytes())
+    return branches
+
+
+def _cuda_of_release(release: str) -> str:
+    """``12.2`` for the driver 535.104; "" for one that is older than all in the list.
+
+    A driver of a newer branch than the list has supports at least this.
+    """
+    number = int(release.split(".")[0])
+    return next((cuda for cuda, branch in driver_branches().items() if branch <= number), "")
 
 
 def _gpu_of_name(text: str) -> str:

@@ -77,6 +77,7 @@ def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
             "such as 13.0; or none",
         ),
         (driver_version, ("580", "580.65.06", "535.104"), "own version"),
+        (driver_version, ("535", "535.104", "552.22"), "write 12."),
         (
             compute_capability,
             ("12", "9", "H500", "sm_9", "9.0.1", "90b", "", "sm-90"),

@@ -797,11 +797,10 @@ def printed(name: str) -> str:
     return (PRINTED / f"h100-{name}.txt").read_text()
 
 
-FIELDS = (
-    "8.6",
+FIELDS = ("8.6", "NVIDIA GeForce RTX 3060, 8.6")
+WITH_RELEASE = (
     "NVIDIA GeForce RTX 3060, 535.183.01",
     "name, driver_version\nNVIDIA GeForce RTX 3060, 535.183.01",
-    "NVIDIA GeForce RTX 3060, 8.6",
 )
 FORMS = (
     lambda text: text.replace("\n", "\n    "),
@@ -822,6 +821,15 @@ FORMS = (
         # A row without a bus has a name too.
         (JETSON.replace("Orin (nvgpu)", "Tesla V100  "), "12.6", "7.0", "capability 7.0"),
         *((form, "", "8.6", "choose it below") for form in FIELDS),
+        *((form, "12.2", "8.6", "Driver 535 supports CUDA 12.2") for form in WITH_RELEASE),
+        # Who knows the number of the driver only, or only the version of CUDA.
+        *(
+            (typed, "12.2", "", "Driver 535 supports CUDA 12.2. It names no GPU")
+            for typed in ("535", "driver 535", "535.183.01", "R535", "Driver Version: 535.104.05")
+        ),
+        ("552.22", "12.4", "", "Driver 552 supports CUDA 12.4."),
+        ("620.10", "13.3", "", "supports CUDA 13.3 at least"),
+        ("CUDA 12.2", "12.2", "", "supports CUDA 12.2"),
         # An old GPU counts whatever the others are.
         (
             UNLISTED + UNLISTED.replace("CMP 50HX", "V100"),
@@ -833,10 +841,8 @@ FORMS = (
         # As a chat or an issue shows it.
         *((form(printed("plain")), "13.0", "9.0", "compute capability 9.0") for form in FORMS),
         # What does not say which driver there is leaves that to the client.
-        *(
-            (printed(name), "", "9.0", "compute capability 9.0")
-            for name in ("list", "csv", "csv-three")
-        ),
+        *((printed(name), "", "9.0", "compute capability 9.0") for name in ("list", "csv")),
+        (printed("csv-three"), "13.0", "9.0", "Driver 580 supports CUDA 13.0."),
         ("CUDA Version: 13.0", "13.0", "", "It names no GPU"),
         (
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
@@ -907,6 +913,13 @@ def test_a_gpu_that_is_older_than_every_toolkit_is_not_helped_by_a_driver(front:
         seen["state"] == "refused"
         and "does not help a GPU older than compute capability 5.0" in seen["why"][0]
     )
+
+
+def test_the_choice_of_a_driver_names_its_number_and_its_cuda_version(front: Watched) -> None:
+    take(front.page, "machine", "choose")
+    labels = front.page.locator("#driver option").all_inner_texts()
+    assert "12.2: driver 535" in labels and "13.0: driver 580" in labels
+    assert labels[-1] == "11.8 or older: driver 520"
 
 
 def test_a_capability_that_is_pasted_later_keeps_the_driver(front: Watched) -> None:

@@ -30,7 +30,7 @@ from ctk.site.answers import (
 )
 from ctk.site.pages import assets, front_page, safe_json, shards
 from ctk.solve.candidates import CandidateClasses
-from ctk.solve.machine import gpu_names
+from ctk.solve.machine import driver_branches, gpu_names
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.oracle import version
 from kit.reading import Read
@@ -306,6 +306,14 @@ def test_every_listed_gpu_was_solved_unless_it_is_older_than_every_toolkit(asked
     assert all(
         re.fullmatch(r"\S+( \S+)*", name) and not name.startswith("NVIDIA") for name in listed
     )
+
+
+def test_each_toolkit_s_drivers_are_listed_newest_first() -> None:
+    branches = driver_branches()
+    ordered = sorted(branches, key=version, reverse=True)
+    assert [*branches] == ordered
+    assert sorted(branches.values(), reverse=True) == [*branches.values()]
+    assert branches["12.2"] == 535 and branches["13.0"] == 580
 
 
 def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> None:

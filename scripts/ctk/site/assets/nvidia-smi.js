@@ -74,13 +74,25 @@ const isGpuName = (field) => /^(NVIDIA|GeForce|Quadro|Tesla) [\w(]/i.test(field)
 /** The names of GPUs in the output of --query-gpu, which has another field beside the name. */
 const namesInFields = (text) => fieldsOf(text).filter((fields) => fields.length > 1).flatMap((fields) => fields.filter(isGpuName).slice(0, 1));
 
+/** The number of a driver, such as 535.183.01, where a text is that alone or has it beside other fields; else undefined. */
+function releaseOf(text) {
+  const alone = text.trim().match(/^(?:nvidia\s*)?(?:driver)?(?:\s*version)?[\s:-]*r?([3-9]\d\d)(?:\.\d+|\.x)*$/i);
+  const said = text.match(/driver version\s*:\s*([3-9]\d\d)\b/i);
+  const field = fieldsOf(text).flat().find((one) => /^[3-9]\d\d\.\d+(\.\d+)?$/.test(one));
+  return (alone ?? said)?.[1] ?? field?.split(".")[0];
+}
+
+/** The CUDA version that a driver supports by its number, or at least supports; undefined for one older than the list. */
+const cudaOfRelease = (release, branches) => branches.find(([, branch]) => branch <= Number(release))?.[0];
+
 /** The machine that the output of nvidia-smi describes.
  *
- * Returns {driver, gpus, unknown, note}: the CUDA version (null: no driver; undefined: it does not say), the compute
+ * A driver's number, and a CUDA version that is called so, describe a driver too.
+ * Returns {driver, release, gpus, unknown, note}: the CUDA version (null: no driver; undefined: it does not say), the compute
  * capabilities, the names that the list does not have, and a sentence for the reader. `wrong` where it is no such output,
  * and `arm`, the name of a GPU that only ARM machines have.
  */
-function readNvidiaSmi(text, listed) {
+function readNvidiaSmi(text, listed, branches) {
   if (/nvidia-smi has failed|couldn't communicate with the nvidia driver/i.test(text)) {
     const note = "nvidia-smi reached no driver, so none is chosen. If that machine has a GPU, restart it or mend its driver, then paste again.";
     return { driver: null, gpus: [], unknown: [], note };
@@ -96,7 +108,7 @@ function readNvidiaSmi(text, listed) {
     const note = "The driver sees no GPU there, and nvidia-smi then does not say which CUDA it supports: choose below.";
     return { gpus: [], unknown: [], note, wrong: true };
   }
-  const version = text.match(/CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d+)\.(\d+)/i);
+  const version = text.match(/CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d+)\.(\d+)/i) ?? text.trim().match(/^CUDA\s*(\d+)\.(\d+)$/i);
   const names = [
     // The bus follows the name, or that it has none and the display; rows of processes look the same otherwise.
     // A chat or an issue may have indented or quoted it, taken the bars away, or made one line of it.
@@ -112,12 +124,14 @@ function readNvidiaSmi(text, listed) {
     if (gpu) gpus.push(gpu);
     else unknown.push(name);
   }
-  const driver = version ? `${Number(version[1])}.${Number(version[2])}` : undefined;
+  const arm = names.find(isArm);
+  const release = version || arm ? undefined : releaseOf(text); // drivers of Jetson have other numbers
+  const driver = version ? `${Number(version[1])}.${Number(version[2])}` : release && cudaOfRelease(release, branches);
   if (driver === undefined && !gpus.length && !unknown.length) {
     const note = /nvidia-smi/i.test(text)
       ? "This names no CUDA version. Paste all that nvidia-smi prints, from its first line on."
       : "This is not what nvidia-smi prints: there is no CUDA version and no GPU in it. Choose below instead.";
     return { driver, gpus, unknown, note, wrong: true };
   }
-  return { driver, gpus, unknown, note: "", arm: names.find(isArm) };
+  return { driver, release, gpus, unknown, note: "", arm };
 }

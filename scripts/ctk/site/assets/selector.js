@@ -531,7 +531,7 @@
   function otherSystem(now) {
     const platforms = Object.keys(offered.platforms);
     const only = `and this channel is for ${platforms.join(" and ")} only`;
-    const lacksDriver = now.machine === "none" && readNvidiaSmi(at("paste").value, offered.gpus).driver === null;
+    const lacksDriver = now.machine === "none" && readNvidiaSmi(at("paste").value, offered.gpus, offered.branches).driver === null;
     if (onArm(now) || !(now.machine === "choose" || lacksDriver)) return null;
     if (isArm(at("gpu").value)) {
       if (platforms.some((platform) => onArm({ platform }))) return ["That machine is ARM, and the chosen system is not", "", ["Choose Linux Arm above."]];
@@ -622,7 +622,7 @@
   function fill(platform) {
     const axes = offered.platforms[platform];
     const driver = at("driver").value;
-    at("driver").replaceChildren(new Option("not known", ""), ...[...axes.drivers].reverse().filter(Boolean).map((one) => new Option(driverWords(one, axes), one)));
+    at("driver").replaceChildren(new Option("not known", ""), ...[...axes.drivers].reverse().filter(Boolean).map((one) => new Option(driverLabel(one, axes), one)));
     if (driver) chooseDriver(driver);
     buttons("python", axes.pythons, (python) => python || "any");
     buttons("pin", axes.pins, (pin) => (pin ? (pin.includes(".") ? pin : `best of ${pin}`) : "best"));
@@ -634,6 +634,19 @@
   function driverWords(driver, axes) {
     if (driver === endOf(axes, "newer")) return `${driver} or newer`;
     return driver === endOf(axes, "older") ? `${driver} or older` : driver;
+  }
+
+  /** The same with the number of the drivers, as people know theirs: "12.2: driver 535". */
+  function driverLabel(driver, axes) {
+    const [, branch] = offered.branches.find(([cuda]) => cuda === driver) ?? [];
+    return branch ? `${driverWords(driver, axes)}: driver ${branch}` : driverWords(driver, axes);
+  }
+
+  /** What a driver supports by its number: at least that, where the list does not have its branch yet. */
+  function supports({ release, driver }) {
+    const [[, newest]] = offered.branches;
+    if (Number(release) < newest + 5) return `Driver ${release} supports CUDA ${driver}.`;
+    return `Driver ${release} supports CUDA ${driver} at least; nvidia-smi shows which CUDA Version it is.`;
   }
 
   /** The driver that stands for all drivers beyond it; undefined if a rule tells them apart. */
@@ -667,7 +680,7 @@
   function paste() {
     const text = at("paste").value;
     const note = at("paste-note");
-    const found = text.trim() ? readNvidiaSmi(text, offered.gpus) : { gpus: [], unknown: [], note: "" };
+    const found = text.trim() ? readNvidiaSmi(text, offered.gpus, offered.branches) : { gpus: [], unknown: [], note: "" };
     const ordered = [...new Set(found.gpus)].sort((one, other) => (isLess(one, other) ? -1 : 1));
     const said = found.note ? [found.note] : [];
     const is = found.arm ? onArm : isOfWindows(text) && onWindows;
@@ -683,7 +696,7 @@
     at("gpu").value = found.arm ?? (found.unknown.length && !old ? "" : ordered[0] ?? "");
     if (found.driver) {
       chooseDriver(found.driver);
-      said.push(`The driver supports CUDA ${found.driver}.`);
+      said.push(found.release ? supports(found) : `The driver supports CUDA ${found.driver}.`);
     } else if (!at("driver").value && (ordered.length || found.unknown.length)) said.push("The driver's CUDA version is not in it: choose it below.");
     if (found.driver && !ordered.length && !found.unknown.length) said.push("It names no GPU: type it below.");
     if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: ${old ? `GPU ${ordered[0]} counts, unless that is older.` : `type the compute capability below. ${PRINTS}`}`);
