@@ -915,6 +915,30 @@ def test_a_gpu_that_is_older_than_every_toolkit_is_not_helped_by_a_driver(front:
     )
 
 
+@pytest.mark.parametrize(
+    "typed", ["cuda-core numba-cuda", "cuda-core, numba-cuda", "cuda-core,pytorch"]
+)
+def test_several_names_get_one_command(front: Watched, typed: str) -> None:
+    page, names = front.page, re.split(r"[, ]+", typed)
+    page.fill("#package", typed)
+    for client in ("conda", "mamba"):
+        take(page, "client", client)
+        seen = shown(page)
+        assert seen["title"] == f"One command for {names[0]} and {names[1]}"
+        assert seen["command"].endswith(f" cuda-gpu {' '.join(names)}")
+    expect(page.locator("#package-note")).to_be_hidden()
+    take(page, "client", "pixi")
+    assert shown(page)["command"].endswith(" ".join(names))
+    take(page, "machine", "none")
+    assert list(tomllib.loads(shown(page)["command"])["dependencies"]) == names
+
+
+def test_of_several_names_the_one_that_is_unknown_is_said(front: Watched) -> None:
+    front.page.fill("#package", "cuda-core, cuda-cor")
+    seen = shown(front.page)
+    assert seen["state"] == "unsolved" and seen["title"].startswith("There is no cuda-cor ")
+
+
 def test_the_choice_of_a_driver_names_its_number_and_its_cuda_version(front: Watched) -> None:
     take(front.page, "machine", "choose")
     labels = front.page.locator("#driver option").all_inner_texts()

@@ -64,7 +64,7 @@
     const machine = picked("machine");
     const typed = machine === "choose" ? at("gpu").value.trim() : "";
     const platform = picked("platform");
-    const name = at("package").value.trim() || picked("first");
+    const name = namesIn(at("package").value).join(" ") || picked("first");
     const pin = picked("pin");
     const needsCuda = pin || !offered.platforms[platform].without_cuda.includes(name);
     const driver = machine === "none" ? null : (machine === "choose" && at("driver").value) || (needsCuda ? undefined : null);
@@ -81,6 +81,9 @@
     };
   }
 
+  /** The names of packages in a text: several may be asked for at once, with spaces or commas between them. */
+  const namesIn = (text) => [...new Set(text.split(/[\s,;]+/).filter(Boolean))];
+
   /** Whether a Python can be chosen: not for a package of this channel that brings none. */
   function hasPython(name, platform) {
     const { packages, of_python } = offered.platforms[platform];
@@ -89,7 +92,7 @@
 
   // The commands
 
-  const request = (now) => [now.package, ...offered.pins[now.pin].specs, ...offered.pythons[now.python].specs];
+  const request = (now) => [...namesIn(now.package), ...offered.pins[now.pin].specs, ...offered.pythons[now.python].specs];
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `"${word}"`);
   const onWindows = (now) => now.platform.startsWith("win-");
   const onArm = (now) => /-a/.test(now.platform);
@@ -148,7 +151,7 @@
       "",
       "[dependencies]",
       ...asks.map((name) => `${name} = "*"`),
-      ...(now.package === "cuda-version" && now.pin ? [] : [`${now.package} = "*"`]),
+      ...namesIn(now.package).filter((name) => name !== "cuda-version" || !now.pin).map((name) => `${name} = "*"`),
       ...offered.pins[now.pin].lines,
       ...offered.pythons[now.python].lines,
     ].join("\n");
@@ -348,6 +351,21 @@
     showCommand({ ...now, package: name }, pin ?? old);
   }
 
+  /** Several packages: one command has them all. Only single packages were solved, so the client finds what fits together. */
+  function showSeveral(now, names) {
+    const others = names.map((name) => ({ ...now, package: name }));
+    const problem = others.filter((one) => !isForeign(one)).map(unknown).find(Boolean);
+    if (problem) {
+      show("unsolved", ...problem);
+      return;
+    }
+    const summary = `Nothing was solved for them together: ${now.client} takes versions that fit together, or says why there are none. To see what one of them gets, name it alone.`;
+    show("detected", `One command for ${names.slice(0, -1).join(", ")} and ${names.at(-1)}`, summary);
+    const [pin, why] = older(now);
+    notice(why);
+    showCommand(now, pin);
+  }
+
   function showDetected(now) {
     // Also where the driver is to be chosen: until then the command is this one, and the head says what it does.
     const isAsked = now.machine === "choose";
@@ -405,7 +423,8 @@
       ? "The list has no GPU of that name."
       : now.gpu ? `Compute capability ${now.gpu}` : "With several GPUs, the oldest one counts.";
     const unknown = now.package ? `${noPackage(now)}.` : "Name a package.";
-    at("package-note").textContent = known ? offered.notes[now.package] ?? "" : unknown;
+    const isOne = namesIn(now.package).length < 2;
+    at("package-note").textContent = !isOne ? "" : known ? offered.notes[now.package] ?? "" : unknown;
   }
 
   let latest = 0;
@@ -417,8 +436,10 @@
     notes(now);
     remember(now);
     const other = otherSystem(now);
-    const problem = other ?? unknown(now);
-    if (!other && isForeign(now)) {
+    const problem = other ?? (namesIn(now.package).length > 1 ? null : unknown(now));
+    const names = namesIn(now.package);
+    if (!other && names.length > 1) showSeveral(now, names);
+    else if (!other && isForeign(now)) {
       // The package that asks for CUDA has an answer.
       const found = now.driver ? await find({ ...now, package: offered.asks }) : {};
       if (turn !== latest) return;
@@ -517,6 +538,8 @@
   /** Whether a package is not of this channel, and the next one is known to have it. */
   function isForeign(now) {
     const { packages } = offered.platforms[now.platform];
+    const names = namesIn(now.package);
+    if (names.length > 1) return names.some((name) => isForeign({ ...now, package: name }));
     return ELSEWHERE.has(meant(now.package)) && !packages.includes(now.package) && !nearest(now.package, packages).length &&
       now.gpu !== undefined && !isTooOld(now) && offered.channels.length > 1;
   }
