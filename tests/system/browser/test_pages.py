@@ -186,3 +186,35 @@ def test_a_keyboard_reaches_the_content_in_one_step_and_sees_where_it_is(window:
     page.keyboard.press("Tab")
     assert page.evaluate("document.getElementById('main').contains(document.activeElement)")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_on_a_phone_the_table_of_machines_says_what_a_row_and_a_column_are(window: Open) -> None:
+    """It scrolls in its own box, where the first column, the caption and a text across it stay."""
+    seen = window("about.html", WIDTHS["narrow"])
+    page = seen.page
+    table = page.locator(".heat").first
+    box = page.locator(".scroll", has=table).first
+    box.evaluate("(box) => { box.scrollLeft = box.scrollWidth; }")
+    assert seen.overflow() == 0
+    edges = box.bounding_box()
+    staying = (
+        "thead th:first-child",
+        "tbody tr:last-child th",
+        "caption .stays",
+        "tbody .stays",
+    )
+    for place in staying:
+        shown = table.locator(place).first.bounding_box()
+        assert edges and shown
+        assert edges["x"] <= shown["x"], place
+        assert shown["x"] + shown["width"] <= edges["x"] + edges["width"], place
+    cut = """(table) => [...table.querySelectorAll("th, td")].filter(
+        (cell) => cell.scrollWidth > cell.clientWidth + 1).length"""
+    assert table.evaluate(cut) == 0
+
+
+def test_the_search_leads_to_one_command_for_several_names(window: Open) -> None:
+    page = window("packages.html").page
+    page.locator("[data-search] input").fill("cuda-core, numba-cuda")
+    page.get_by_role("link", name="One command for cuda-core and numba-cuda").click()
+    expect(page.locator("#command")).to_contain_text("cuda-gpu cuda-core numba-cuda")

@@ -32,15 +32,20 @@ for (const box of document.querySelectorAll("[data-search]")) {
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
     const [head, , here] = otherName(typed) ?? [];
     const other = [head, here].filter(Boolean).join("; ");
+    const several = typed.split(/[\s,;]+/).filter(Boolean);
+    const isKnown = (name) => rows.some((row) => row.name === name) || ELSEWHERE.has(name);
+    const areNames = several.length > 1 && several.every(isKnown);
     status.textContent = typed
-      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. ${advice(typed, near)}` : matches || A_FILE.test(typed) ? "" : ". Not in this channel.")
+      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. ${advice(typed, near)}` : matches || areNames || A_FILE.test(typed) ? "" : ". Not in this channel.")
       : `${rows.length} packages, and ${body.querySelectorAll(".parts li").length} parts of them in their rows`;
-    if (typed && !matches && !near.length && ELSEWHERE.has(wanted)) {
+    const commandFor = (names, textContent) => {
       const link = document.createElement("a");
-      link.href = `index.html#${new URLSearchParams({ package: typed })}`;
-      link.textContent = `A command for ${typed} from another channel`;
+      link.href = `index.html#${new URLSearchParams({ package: names })}`;
+      link.textContent = textContent;
       status.append(" ", link);
-    }
+    };
+    if (areNames) commandFor(several.join(" "), `One command for ${several.join(" and ")}`);
+    else if (typed && !matches && !near.length && ELSEWHERE.has(wanted)) commandFor(typed, `A command for ${typed} from another channel`);
     try {
       history.replaceState(null, "", typed ? `#${new URLSearchParams({ search: typed })}` : location.pathname);
     } catch {
