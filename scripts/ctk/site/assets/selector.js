@@ -82,7 +82,10 @@
   }
 
   /** The names of packages in a text: several may be asked for at once, with spaces or commas between them. */
-  const namesIn = (text) => [...new Set(text.split(/[\s,;]+/).filter(Boolean))];
+  function namesIn(text) {
+    const names = [...new Set(text.split(/[\s,;]+/).filter(Boolean))];
+    return names.every((name) => /^[\w.-]+$/.test(name)) ? names : [text.trim()];
+  }
 
   /** Whether a Python can be chosen: not for a package of this channel that brings none. */
   function hasPython(name, platform) {
