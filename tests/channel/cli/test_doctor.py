@@ -80,6 +80,8 @@ def test_a_clone_that_was_set_up_is_ready(checkout: Workspace, full: list[str]) 
         "disk",
     }
     assert found["channel"]["state"] == "note" and "build" in found["channel"]["step"]
+    said = ctk(checkout, "doctor", "--offline").stdout
+    assert ("ready: ./scripts/build and ./scripts/test work here\n" in said) == (not full)
 
 
 def test_a_gpu_that_no_toolkit_compiles_for_gets_no_advice_about_the_driver(see: See) -> None:

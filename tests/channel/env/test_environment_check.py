@@ -933,5 +933,7 @@ def test_in_words_each_finding_has_what_why_and_a_step(made: Made) -> None:
     )
     assert said in text and "to do: conda install -p" in text
     assert done.stderr.startswith("error: 1 problem in ")
+    assert "nothing is wrong with" not in done.stdout
     quiet = ctk(Workspace(ROOT), "doctor", str(made.prefix), "--driver", "13.4", "-q")
     assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert "nothing is wrong with" in quiet.stdout
