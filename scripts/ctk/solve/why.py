@@ -74,6 +74,7 @@ _SHOWN = 8  # versions or builds that a sentence names
 _THREE_NUMBERS = re.compile(r"(?:={1,2})?(\d+\.\d+)\.\d+(?:\.\*)?")
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 TAKE_NVCC = "take nvcc of CUDA 12 from conda-forge"
+_LOADS = "the driver loads the PTX of this toolkit"
 _NVJITLINK = "libnvjitlink"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
@@ -113,9 +114,9 @@ def limit_in_words(fit: Fit) -> str:
             knows = f"its compiler knows GPUs up to {fit.below}"
             return f"{knows}, whose PTX the driver compiles for this one"
         case LimitedBy.AS_ASKED:
-            return "as asked for, although the driver loads the PTX of this toolkit"
+            return f"as asked for, although {_LOADS}"
         case LimitedBy.PACKAGES:
-            return "although the driver loads the PTX of this toolkit"
+            return f"although {_LOADS}"
 
 
 def what_runs(pick: Pick, catalogue: Catalogue) -> list[str]:
@@ -149,7 +150,7 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if fit is None or not pick.fit:
         return ""
     if fit.is_native:
-        return "native: the driver loads the PTX of this toolkit"
+        return f"native: {_LOADS}"
     if fit.limit is LimitedBy.PACKAGES:
         return f"compat, {limit_in_words(fit)}{_without_native(pick, catalogue)}"
     between = ", " if fit.limit is LimitedBy.AS_ASKED else ": "
