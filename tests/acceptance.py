@@ -32,6 +32,7 @@ from ctk.core.files import read_json, replace_file
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.plan import Request, plan, published_set, python_tags
+from ctk.plan.recipes import find_recipes
 
 # What decides the outcome of a piece, besides the index and the machine.
 TOOL = ("scripts", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
@@ -92,7 +93,9 @@ def _quick(where: Workspace) -> Iterator[Piece]:
     yield Piece("lint", [[CTK, "lint"]], ALL)
     yield Piece("planned", [[CTK, "lint", "--planned"]])
     yield Piece("verify", [[CTK, "verify"]])
-    for recipe in sorted(file.parent.name for file in where.recipes.glob("*/recipe.yaml")):
+    for recipe, read in sorted(find_recipes(where.recipes).items()):
+        if read.own_sources:  # it is made of this repository, and has no feedstock
+            continue
         yield Piece(
             f"export:{recipe}",
             [[CTK, "feedstock", recipe, f"output/feedstocks/{recipe}", "--maintainer", "someone"]],
@@ -234,10 +237,11 @@ class Run:
         self.file = file or where.root / EVIDENCE / "acceptance.json"
         self.results: dict[str, dict[str, object]] = read_json(self.file) or {}
         self._kept: set[Path] = set()
+        self._head = "HEAD"  # the commit of the clone: somebody may commit while pieces run
 
     def key(self, piece: Piece) -> str:
         """A digest of what the piece depends on: where it is the same, the outcome is the same."""
-        files = git(self.where.root, "ls-tree", "-r", "HEAD", "--", *piece.reads).splitlines()
+        files = git(self.where.root, "ls-tree", "-r", self._head, "--", *piece.reads).splitlines()
         decisive = [line for line in files if not line.partition("\t")[2].startswith(EVIDENCE)]
         words = json.dumps([decisive, piece.commands])
         return sha256(words.encode()).hexdigest()
@@ -249,7 +253,7 @@ class Run:
     def prepare(self) -> None:
         """Makes the clone, or brings it to the last commit."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        head = git(self.where.root, "rev-parse", "HEAD")
+        self._head = head = git(self.where.root, "rev-parse", "HEAD")
         if not (self.clone / ".git").is_dir():
             shutil.rmtree(self.clone, ignore_errors=True)
             _checked(["git", "clone", "--quiet", str(self.where.root), str(self.clone)])
@@ -272,8 +276,7 @@ class Run:
         no failure.
         """
         began, log = time.monotonic(), self.folder / f"{piece.name.replace(':', '-')}.log"
-        # Now: somebody may commit while it runs.
-        key, head = self.key(piece), git(self.where.root, "rev-parse", "HEAD")
+        key, head = self.key(piece), git(self.where.root, "rev-parse", self._head)
         environment = {
             name: value
             for name, value in os.environ.items()

@@ -25,6 +25,8 @@ def test_samples_of_others_are_a_piece_where_clones_are_given(
     assert acceptance.main(["--list"]) == 0
     without = capsys.readouterr()
     assert "without --clones" in without.err
+    assert "\nexport:cuda-core: " in without.out
+    assert "\nexport:ctk: " not in without.out, "it is made of this repository"
     assert "samples:" not in without.out
     assert acceptance.main(["--list", "--clones", str(tmp_path)]) == 0
     assert "\nsamples: .venv/bin/ctk build cuda-toolkit" in capsys.readouterr().out
