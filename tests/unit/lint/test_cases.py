@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.lint import CHECKS, lint
+from ctk.lint import CHECKS, annotation, lint
 from ctk.lint.tree import Tree
+from ctk.rules import Finding
 from kit.case_tree import Case, read, write
 
 CASES = [read(path) for path in sorted((Path(__file__).parent / "cases").glob("*/*.yaml"))]
@@ -86,3 +88,10 @@ def test_what_cannot_be_planned_does_not_stop_the_other_checks(
     write(Case(Path("case"), state, {}), tmp_path)
     found = {(f.check, f.line) for f in lint(Tree(Workspace(tmp_path))).findings}
     assert found >= {("RecipesRender", 4), ("NoVersionIsTyped", 4)}
+
+
+def test_github_shows_an_error_as_an_error_and_a_hint_as_a_notice() -> None:
+    finding = Finding("recipes/a/recipe.yaml", "m", line=4, check="C", fix="f", severity="error")
+    place = "file=recipes/a/recipe.yaml,line=4,col=0,title=C"
+    assert annotation(finding) == f"::error {place}::m; fix: f"
+    assert annotation(replace(finding, severity="hint")) == f"::notice {place}::m; fix: f"

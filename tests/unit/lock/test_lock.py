@@ -90,6 +90,11 @@ def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
         ('"sha256": "', '"sha1": "', "sha256: Field required"),
         ('"sha256": "', '"sha256": "x', "sha256: String should match pattern '^[0-9a-f]{64}$'"),
         ('"components": {', '"components": [', "not JSON"),
+        (
+            '"cudart": {',
+            '"cudart-13.4.92": {',
+            "components.cudart-13.4.92: is an older version of cudart, which is not there",
+        ),
     ],
 )
 def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
